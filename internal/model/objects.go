@@ -1,0 +1,101 @@
+package model
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+)
+
+// Plugins are plugin configurations by plugin name, each a JSON object.
+type Plugins map[string]json.RawMessage
+
+// A Route says which requests go where and what happens to them.
+type Route struct {
+	ID, Name       string
+	Labels         map[string]string
+	Paths          []string // at least one; "*" ends a prefix (router syntax)
+	Hosts          []string // empty: any, or the service's
+	Methods        []string // empty: any
+	RemoteAddrs    []netip.Prefix
+	Priority       int
+	Vars           json.RawMessage // expression of apisix-runtime.md §4.5; nil: none
+	FilterFunc     string
+	Script         string
+	Plugins        Plugins
+	PluginConfigID string
+	ServiceID      string
+	UpstreamID     string
+	Upstream       *Upstream
+	Timeout        *Timeout
+	Websocket      *bool // nil: the service's choice
+	Disabled       bool  // status 0
+}
+
+// A Service is what routes have in common.
+type Service struct {
+	ID, Name   string
+	Labels     map[string]string
+	Hosts      []string
+	Plugins    Plugins
+	Script     string
+	UpstreamID string
+	Upstream   *Upstream
+	Websocket  *bool
+}
+
+// Timeout bounds the steps towards an upstream; zero means the default, 60 s.
+type Timeout struct{ Connect, Send, Read time.Duration }
+
+// An Upstream is a set of nodes and how to choose and reach one.
+type Upstream struct {
+	ID, Name      string
+	Labels        map[string]string
+	Nodes         []Node
+	Type          string // roundrobin, chash, ewma, least_conn
+	HashOn, Key   string
+	Scheme        string // http, https, grpc, grpcs, tcp, tls, udp, kafka
+	PassHost      string // pass, node, rewrite
+	Host          string // for pass_host rewrite
+	Retries       *int   // nil: nodes − 1
+	RetryTimeout  time.Duration
+	Timeout       Timeout
+	Keepalive     *Keepalive // nil: the gateway's default
+	TLS           json.RawMessage
+	Checks        json.RawMessage
+	DiscoveryType string
+	DiscoveryArgs json.RawMessage
+	ServiceName   string
+	Websocket     bool
+}
+
+// A Node is one address of an upstream.
+type Node struct {
+	Host     string // name or address, IPv6 without brackets
+	Port     int    // 0: the scheme's default
+	Weight   int
+	Priority int
+}
+
+// Keepalive bounds the idle connections to an upstream.
+type Keepalive struct {
+	Size        int
+	IdleTimeout time.Duration // 0: no connection is kept
+	Requests    int           // a connection is closed after so many
+}
+
+// A Consumer is a caller known to the gateway.
+type Consumer struct {
+	Username string
+	Labels   map[string]string
+	GroupID  string
+	Plugins  Plugins
+}
+
+// A Credential is one more way for a consumer to prove itself.
+type Credential struct {
+	ID       string // without the consumer
+	Consumer string
+	Name     string
+	Labels   map[string]string
+	Plugins  Plugins
+}

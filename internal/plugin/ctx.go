@@ -1,0 +1,186 @@
+package plugin
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"weir/internal/wire"
+)
+
+// Ctx is one request on its way. It is pooled: a phase function must not keep
+// it, nor a string or slice that came from it, after returning.
+type Ctx struct {
+	// Request is the head as the client sent it, with the edits made so far;
+	// its Header is what goes upstream.
+	Request *wire.Request
+
+	// Path is the request's path, normalised once: percent-decoded, dot segments
+	// and repeated slashes resolved. Matching and variables use it.
+	Path string
+
+	// Response is the answer's head, from the Header phase on.
+	Response *wire.Response
+
+	// Route is what was matched; nil when nothing was.
+	Route *Route
+
+	// Consumer is the authenticated caller, set by an authenticating plugin.
+	Consumer *Consumer
+
+	// Index finds consumers in the configuration pinned to this request.
+	Index ConsumerIndex
+
+	Start  time.Time      // when the head was complete
+	Peer   netip.AddrPort // the other end of the connection
+	Server netip.AddrPort // our end of it
+	Scheme string         // http or https
+
+	// Client is the caller's address as text, without a port: the peer's, or the
+	// one that trusted proxies report.
+	Client string
+
+	// Forwarded is what X-Forwarded-* tell the upstream.
+	Forwarded Forwarded
+
+	// To changes where the request goes; zero fields leave it as the route says.
+	To Destination
+
+	// Sent is what happened, complete in the Log phase.
+	Sent Outcome
+
+	// Buffer reads the request's body; the engine sets it.
+	Buffer Bufferer
+
+	replyHeader [][2]string
+	scratch     []byte
+}
+
+// A Route is the matched route as plugins and variables see it.
+type Route struct {
+	ID, Name, Path, Host   string // Path and Host are the patterns that matched first
+	ServiceID, ServiceName string
+	Labels                 map[string]string
+}
+
+// Forwarded are the values of X-Forwarded-Proto, -Host and -Port.
+type Forwarded struct{ Proto, Host, Port string }
+
+// A Destination overrides parts of where a request goes.
+type Destination struct {
+	Target     string // request target instead of the client's
+	Method     string
+	Host       string // Host header, whatever pass_host says
+	Scheme     string
+	UpstreamID string
+}
+
+// An Outcome is what became of a request.
+type Outcome struct {
+	Status    int
+	BodyBytes int64 // sent to the client
+	Bytes     int64 // sent to the client, with the head
+	Tries     []Try
+	Cause     error // why the gateway itself answered; for the log, never for the client
+}
+
+// A Try is one attempt to reach an upstream.
+type Try struct {
+	Addr    string // host:port
+	Status  int    // 0: no response
+	Connect time.Duration
+	Header  time.Duration // from the start of the try to the response's head
+	Total   time.Duration // to the response's end
+}
+
+// A Bufferer buffers a request's body.
+type Bufferer interface {
+	// Body reads the whole body, at most limit bytes; it stays available to be
+	// sent upstream and further calls return the same bytes. It fails with
+	// ErrBodyTooLarge or with what reading failed with.
+	Body(limit int64) ([]byte, error)
+}
+
+// A Consumer is the caller as known to the configuration.
+type Consumer struct {
+	Name         string
+	CredentialID string // of the credential that proved it; empty: its own plugins
+	CustomID     string // label custom_id
+	GroupID      string
+	Labels       map[string]string
+
+	// Credential is what the authenticating plugin's own Credential type holds
+	// for the key that was found, as a pointer to that type; nil for a consumer
+	// found by name.
+	Credential any
+}
+
+// A ConsumerIndex finds consumers. Implementations are immutable.
+type ConsumerIndex interface {
+	// Find returns the consumer that holds key for the named plugin, or nil.
+	Find(plugin, key string) *Consumer
+	// Named returns the consumer of that name, or nil.
+	Named(name string) *Consumer
+}
+
+// Header returns the first value of a request header.
+func (c *Ctx) Header(name string) (string, bool) { return c.Request.Header.Get(name) }
+
+// SetHeader makes the request header have the one given value. The strings
+// must live as long as the request: constants, configuration, or Clone.
+func (c *Ctx) SetHeader(name, value string) { c.Request.Header.Set(name, value) }
+
+// DelHeader removes a request header.
+func (c *Ctx) DelHeader(name string) { c.Request.Header.Del(name) }
+
+// Find returns the consumer holding key for the named plugin, or nil.
+func (c *Ctx) Find(plugin, key string) *Consumer {
+	if c.Index == nil {
+		return nil
+	}
+	return c.Index.Find(plugin, key)
+}
+
+// Named returns the consumer of that name, or nil.
+func (c *Ctx) Named(name string) *Consumer {
+	if c.Index == nil {
+		return nil
+	}
+	return c.Index.Named(name)
+}
+
+// SetReplyHeader sets a header of the answer, wherever the answer comes from.
+func (c *Ctx) SetReplyHeader(name, value string) {
+	c.replyHeader = append(c.replyHeader, [2]string{name, value})
+}
+
+// ReplyHeader returns the headers set by SetReplyHeader, in order.
+func (c *Ctx) ReplyHeader() [][2]string { return c.replyHeader }
+
+// RawQuery is the target's query without the question mark.
+func (c *Ctx) RawQuery() string {
+	_, q, _ := strings.Cut(c.target(), "?")
+	return q
+}
+
+func (c *Ctx) target() string {
+	if c.To.Target != "" {
+		return c.To.Target
+	}
+	return c.Request.Target
+}
+
+// Reset makes c ready for the next request and keeps its memory.
+func (c *Ctx) Reset() {
+	*c = Ctx{
+		Request:     c.Request,
+		Buffer:      c.Buffer,
+		Peer:        c.Peer,
+		Server:      c.Server,
+		Scheme:      c.Scheme,
+		Client:      c.Client,
+		Sent:        Outcome{Tries: c.Sent.Tries[:0]},
+		replyHeader: c.replyHeader[:0],
+		scratch:     c.scratch[:0],
+	}
+}

@@ -1,0 +1,79 @@
+package plugin
+
+import "sync"
+
+// A Keeper holds state that outlives a configuration: counters, pools,
+// breakers. What nobody uses any more is dropped.
+type Keeper struct {
+	mu   sync.Mutex
+	kept map[string]*kept
+}
+
+type kept struct {
+	value any
+	users int
+}
+
+// Uses are the values one configuration has asked a Keeper for.
+type Uses struct {
+	keeper *Keeper
+	keys   []string
+}
+
+// Uses starts the list of one configuration.
+func (k *Keeper) Uses() *Uses { return &Uses{keeper: k} }
+
+// Len is the number of values kept.
+func (k *Keeper) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.kept)
+}
+
+// Keep returns the value under key, making it for the first user. The value
+// lives until every configuration that asked for it is closed; a new
+// configuration is compiled before the old one is closed, so that the value
+// survives the change. If the value has a Close method, it is called at the end.
+func Keep[T any](env Env, key string, make func() T) T {
+	u := env.Keep
+	k := u.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.kept[key]
+	if _, ok := valueOf[T](e); !ok {
+		if k.kept == nil {
+			k.kept = map[string]*kept{}
+		}
+		e = &kept{value: make()}
+		k.kept[key] = e
+	}
+	e.users++
+	u.keys = append(u.keys, key)
+	v, _ := valueOf[T](e)
+	return v
+}
+
+func valueOf[T any](e *kept) (v T, ok bool) {
+	if e != nil {
+		v, ok = e.value.(T)
+	}
+	return v, ok
+}
+
+// Release ends the uses. It is called once, when the configuration is closed.
+func (u *Uses) Release() {
+	k := u.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range u.keys {
+		e := k.kept[key]
+		if e.users--; e.users > 0 {
+			continue
+		}
+		delete(k.kept, key)
+		if c, ok := e.value.(interface{ Close() }); ok {
+			c.Close()
+		}
+	}
+	u.keys = nil
+}

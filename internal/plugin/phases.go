@@ -1,0 +1,97 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+)
+
+// Phases are the functions of one configured plugin. A nil phase costs
+// nothing: the plan of a route holds only the functions that exist.
+//
+// A phase function runs on the request's goroutine and must not keep the Ctx,
+// or a string or slice it got from it, after returning; strings.Clone what is
+// to be kept. It may block (a call to Redis), within a bound of its own.
+type Phases struct {
+	// Rewrite runs first, in order of priority; authentication happens here.
+	// nil continues, a Reply answers: the remaining functions of the phase and
+	// the later request phases are skipped, Header, Body and Log still run.
+	Rewrite func(*Ctx) *Reply
+
+	// Access runs after every Rewrite, also after those of the consumer.
+	Access func(*Ctx) *Reply
+
+	// BeforeProxy runs when the upstream is chosen, before the first byte is
+	// sent, and again before each further try.
+	BeforeProxy func(*Ctx) *Reply
+
+	// Header runs when the response's head is known, whether it came from the
+	// upstream, a plugin or the gateway itself. It may edit Ctx.Response.
+	Header func(*Ctx)
+
+	// Body is asked, after Header, for a filter of this response's body; nil:
+	// the body passes as it is.
+	Body func(*Ctx) BodyFilter
+
+	// Log runs after the last byte was sent. It must copy what it needs and
+	// must not block.
+	Log func(*Ctx)
+
+	// Close is called once, when no snapshot and no request uses this
+	// configuration any more. It ends what Compile started and waits for it.
+	Close func()
+}
+
+// A BodyFilter changes one response's body as it passes.
+type BodyFilter interface {
+	// Write takes the next piece and returns what is to be sent instead; last
+	// marks the end, once, perhaps with an empty piece. The returned slice may
+	// be chunk itself and is used before the next call.
+	Write(chunk []byte, last bool) []byte
+}
+
+// Env is what a compile function may use. There is no other way to reach the
+// outside.
+type Env struct {
+	// Context ends when the gateway stops.
+	Context context.Context
+
+	// Owner is the object that carries the configuration: "routes/1".
+	Owner string
+
+	// Raw is the plugin's configuration as given.
+	Raw json.RawMessage
+
+	Keep *Uses
+	Now  func() time.Time
+	Log  *slog.Logger
+
+	// Compile compiles the configuration of another plugin, for plugins that
+	// contain plugins. The result belongs to the caller, who closes it.
+	Compile func(name string, conf json.RawMessage) (Phases, error)
+}
+
+// A Reply answers a request in place of the upstream. It is immutable and,
+// where its text is known beforehand, made at compile time, so that refusing a
+// request does not allocate.
+type Reply struct {
+	Status int
+	Header [][2]string
+	Body   []byte
+}
+
+// JSON makes a Reply whose body is v as JSON and a line feed. The content type
+// is the gateway's default, text/plain, as APISIX answers.
+func JSON(status int, v any, header ...[2]string) *Reply {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // v is a literal in the code of a plugin
+	}
+	return &Reply{Status: status, Header: header, Body: append(b, '\n')}
+}
+
+// Text makes a Reply with the given body.
+func Text(status int, body string, header ...[2]string) *Reply {
+	return &Reply{Status: status, Header: header, Body: []byte(body)}
+}

@@ -1,0 +1,109 @@
+package wire
+
+// A Field is one header line. Name and Value are views: of the head's buffer,
+// or of whatever was given to Add or Set.
+type Field struct {
+	Name, Value string
+
+	// Known is set by the parser for the names a gateway treats specially.
+	Known Known
+
+	// Dropped fields are neither found nor sent.
+	Dropped bool
+
+	start, end int32 // the line in the head's buffer; end is 0 for added fields
+}
+
+// A Header is the ordered list of the fields of one message: those that were
+// parsed and those added since. It keeps spelling, order and repetition.
+// Names are compared without regard to ASCII case. The zero Header is empty.
+type Header struct {
+	fields []Field
+	buf    []byte // what start and end of parsed fields refer to
+}
+
+// Reset empties h and keeps its memory.
+func (h *Header) Reset() {
+	clear(h.fields)
+	h.fields, h.buf = h.fields[:0], nil
+}
+
+// Fields returns all fields, dropped ones too. The caller may set Dropped and
+// nothing else; the slice is valid until the next Add or Set.
+func (h *Header) Fields() []Field { return h.fields }
+
+// Get returns the value of the first field of that name.
+func (h *Header) Get(name string) (value string, ok bool) {
+	for i := range h.fields {
+		if f := &h.fields[i]; len(f.Name) == len(name) && !f.Dropped && EqualFold(f.Name, name) {
+			return f.Value, true
+		}
+	}
+	return "", false
+}
+
+// Add appends a field.
+func (h *Header) Add(name, value string) {
+	h.fields = append(h.fields, Field{Name: name, Value: value})
+}
+
+// Set makes name have the one given value: the first such field's place is
+// lost, the new one stands at the end.
+func (h *Header) Set(name, value string) {
+	h.Del(name)
+	h.Add(name, value)
+}
+
+// Del drops every field of that name and reports whether there was one.
+func (h *Header) Del(name string) bool {
+	found := false
+	for i := range h.fields {
+		if f := &h.fields[i]; len(f.Name) == len(name) && !f.Dropped && EqualFold(f.Name, name) {
+			f.Dropped, found = true, true
+		}
+	}
+	return found
+}
+
+// AppendTo appends the lines of every field that is not dropped, each ended by
+// CRLF. Parsed lines that stood together are copied together.
+func (h *Header) AppendTo(dst []byte) []byte {
+	var from, to int32
+	for i := range h.fields {
+		f := &h.fields[i]
+		switch {
+		case f.Dropped:
+			continue
+		case f.end == 0:
+			dst = append(dst, h.buf[from:to]...)
+			from, to = 0, 0
+			dst = append(append(append(append(dst, f.Name...), ": "...), f.Value...), '\r', '\n')
+			continue
+		case f.start != to:
+			dst = append(dst, h.buf[from:to]...)
+			from = f.start
+		}
+		to = f.end
+	}
+	return append(dst, h.buf[from:to]...)
+}
+
+// EqualFold compares without regard to ASCII case.
+func EqualFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}
