@@ -1,6 +1,9 @@
 package plugin
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"time"
@@ -54,6 +57,7 @@ type Ctx struct {
 
 	replyHeader [][2]string
 	scratch     []byte
+	id          [32]byte // hexadecimal; zero until asked for
 }
 
 // A Route is the matched route as plugins and variables see it.
@@ -78,8 +82,10 @@ type Destination struct {
 // An Outcome is what became of a request.
 type Outcome struct {
 	Status    int
-	BodyBytes int64 // sent to the client
-	Bytes     int64 // sent to the client, with the head
+	BodyBytes int64     // sent to the client
+	Bytes     int64     // sent to the client, with the head
+	Received  int64     // read from the client, with the head
+	End       time.Time // when the last byte was sent; zero before
 	Tries     []Try
 	Cause     error // why the gateway itself answered; for the log, never for the client
 }
@@ -87,6 +93,8 @@ type Outcome struct {
 // A Try is one attempt to reach an upstream.
 type Try struct {
 	Addr    string // host:port
+	Scheme  string // http, https, grpc, grpcs
+	Host    string // Host header that was sent
 	Status  int    // 0: no response
 	Connect time.Duration
 	Header  time.Duration // from the start of the try to the response's head
@@ -156,6 +164,25 @@ func (c *Ctx) SetReplyHeader(name, value string) {
 
 // ReplyHeader returns the headers set by SetReplyHeader, in order.
 func (c *Ctx) ReplyHeader() [][2]string { return c.replyHeader }
+
+// Keep copies b into memory that lives as long as the request.
+func (c *Ctx) Keep(b []byte) string {
+	from := len(c.scratch)
+	c.scratch = append(c.scratch, b...)
+	return view(c.scratch[from:])
+}
+
+// RequestID is the request's own random name, 32 hexadecimal digits, the same
+// at every call ($apisix_request_id).
+func (c *Ctx) RequestID() string {
+	if c.id[0] == 0 {
+		var raw [16]byte
+		binary.NativeEndian.PutUint64(raw[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(raw[8:], rand.Uint64())
+		hex.Encode(c.id[:], raw[:])
+	}
+	return view(c.id[:])
+}
 
 // RawQuery is the target's query without the question mark.
 func (c *Ctx) RawQuery() string {
