@@ -99,3 +99,11 @@ type Credential struct {
 	Labels   map[string]string
 	Plugins  Plugins
 }
+
+// A PluginSet is what a consumer group, a plugin config and a global rule are:
+// plugins with an id.
+type PluginSet struct {
+	ID, Name string
+	Labels   map[string]string
+	Plugins  Plugins
+}

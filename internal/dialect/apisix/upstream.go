@@ -1,0 +1,188 @@
+package apisix
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"weir/internal/model"
+)
+
+// upstreamDoc is an upstream as stored.
+type upstreamDoc struct {
+	ID            id                `json:"id"`
+	Name          string            `json:"name"`
+	Labels        map[string]string `json:"labels"`
+	Nodes         nodes             `json:"nodes"`
+	Type          string            `json:"type"`
+	HashOn        string            `json:"hash_on"`
+	Key           string            `json:"key"`
+	Scheme        string            `json:"scheme"`
+	PassHost      string            `json:"pass_host"`
+	Host          string            `json:"upstream_host"`
+	Retries       *integer          `json:"retries"`
+	RetryTimeout  float64           `json:"retry_timeout"`
+	Timeout       *timeoutDoc       `json:"timeout"`
+	Keepalive     *keepaliveDoc     `json:"keepalive_pool"`
+	TLS           json.RawMessage   `json:"tls"`
+	Checks        json.RawMessage   `json:"checks"`
+	DiscoveryType string            `json:"discovery_type"`
+	DiscoveryArgs json.RawMessage   `json:"discovery_args"`
+	ServiceName   string            `json:"service_name"`
+	Websocket     bool              `json:"enable_websocket"`
+}
+
+func (d *upstreamDoc) decode(id string) *model.Upstream {
+	u := &model.Upstream{
+		ID:            id,
+		Name:          d.Name,
+		Labels:        d.Labels,
+		Nodes:         d.Nodes,
+		Type:          orElse(d.Type, "roundrobin"),
+		HashOn:        orElse(d.HashOn, "vars"),
+		Key:           d.Key,
+		Scheme:        orElse(d.Scheme, "http"),
+		PassHost:      orElse(d.PassHost, "pass"),
+		Host:          d.Host,
+		RetryTimeout:  seconds(d.RetryTimeout),
+		DiscoveryType: d.DiscoveryType,
+		ServiceName:   d.ServiceName,
+		Websocket:     d.Websocket,
+	}
+	if d.Retries != nil {
+		n := int(*d.Retries)
+		u.Retries = &n
+	}
+	if d.Timeout != nil {
+		u.Timeout = d.Timeout.decode()
+	}
+	if d.Keepalive != nil {
+		u.Keepalive = d.Keepalive.decode()
+	}
+	for _, m := range []struct {
+		to   *json.RawMessage
+		from json.RawMessage
+	}{{&u.TLS, d.TLS}, {&u.Checks, d.Checks}, {&u.DiscoveryArgs, d.DiscoveryArgs}} {
+		if !isNull(m.from) {
+			*m.to = m.from
+		}
+	}
+	return u
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+type timeoutDoc struct {
+	Connect float64 `json:"connect"`
+	Send    float64 `json:"send"`
+	Read    float64 `json:"read"`
+}
+
+func (d *timeoutDoc) decode() model.Timeout {
+	return model.Timeout{Connect: seconds(d.Connect), Send: seconds(d.Send), Read: seconds(d.Read)}
+}
+
+type keepaliveDoc struct {
+	Size        *integer `json:"size"`
+	IdleTimeout *float64 `json:"idle_timeout"`
+	Requests    *integer `json:"requests"`
+}
+
+// decode fills what is missing with 320 connections, 60 s and 1000 requests.
+func (d *keepaliveDoc) decode() *model.Keepalive {
+	k := &model.Keepalive{Size: 320, IdleTimeout: seconds(60), Requests: 1000}
+	if d.Size != nil {
+		k.Size = int(*d.Size)
+	}
+	if d.IdleTimeout != nil {
+		k.IdleTimeout = seconds(*d.IdleTimeout)
+	}
+	if d.Requests != nil {
+		k.Requests = int(*d.Requests)
+	}
+	return k
+}
+
+// nodes reads both forms: {"host:port": weight} in the order of the document,
+// and [{"host", "port", "weight", "priority"}].
+type nodes []model.Node
+
+func (n *nodes) UnmarshalJSON(raw []byte) error {
+	switch raw[0] {
+	case 'n':
+		return nil
+	case '{':
+		return n.fromObject(raw)
+	}
+	var list []struct {
+		Host     string  `json:"host"`
+		Port     integer `json:"port"`
+		Weight   integer `json:"weight"`
+		Priority integer `json:"priority"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	*n = make(nodes, 0, len(list))
+	for _, d := range list {
+		*n = append(*n, model.Node{Host: unbracket(d.Host), Port: int(d.Port), Weight: int(d.Weight), Priority: int(d.Priority)})
+	}
+	return nil
+}
+
+func (n *nodes) fromObject(raw []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		addr, _ := name.(string)
+		var weight integer
+		if err := dec.Decode(&weight); err != nil {
+			return fmt.Errorf("weight of node %q: %w", addr, err)
+		}
+		host, port := SplitAddr(addr)
+		*n = append(*n, model.Node{Host: unbracket(host), Port: port, Weight: int(weight)})
+	}
+	return nil
+}
+
+func unbracket(host string) string {
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		return host[1 : len(host)-1]
+	}
+	return host
+}
+
+// SplitAddr splits the address of a node into host and port; port 0 stands for
+// a missing one. An IPv6 address keeps its brackets, and one without brackets
+// has no port, however it ends: "::1:80" is an address.
+func SplitAddr(addr string) (host string, port int) {
+	colon := strings.LastIndexByte(addr, ':')
+	switch {
+	case colon < 0:
+		return addr, 0
+	case addr[0] == '[':
+		if colon == 0 || addr[colon-1] != ']' {
+			return addr, 0
+		}
+	case strings.IndexByte(addr, ':') != colon:
+		return addr, 0
+	}
+	port, err := strconv.Atoi(addr[colon+1:])
+	if err != nil {
+		return addr[:colon], 0
+	}
+	return addr[:colon], port
+}
