@@ -134,7 +134,7 @@ func BenchmarkMemory(b *testing.B) {
 				m := build(keys)
 				after, slow := collect()
 				b.ReportMetric(float64(after-before)/float64(n), "B/entry")
-				b.ReportMetric(float64((slow-fast).Microseconds()), "gc-us/cycle")
+				b.ReportMetric(float64((slow - fast).Microseconds()), "gc-us/cycle")
 				runtime.KeepAlive(m)
 				runtime.KeepAlive(keys)
 			}

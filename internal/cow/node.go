@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	leafSize = 16               // entries of a leaf before it splits
-	slotBits = 6                // bits of the hash that one level of directories uses
-	maxShift = 54               // the last level; behind it no bits are left to split by
-	growth   = 4                // steps in which a leaf gets room while it is built
+	leafSize = 16 // entries of a leaf before it splits
+	slotBits = 6  // bits of the hash that one level of directories uses
+	maxShift = 54 // the last level; behind it no bits are left to split by
+	growth   = 4  // steps in which a leaf gets room while it is built
 )
 
 // An owner marks the nodes that one Edit has made and may therefore change.
