@@ -1,0 +1,235 @@
+package upstream
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"weir/internal/model"
+)
+
+// sweepEvery is how often idle connections are looked through for expired ones.
+const sweepEvery = time.Second
+
+// Pools are the idle connections of the process to all nodes. A pool belongs to
+// scheme, host and port, not to an upstream: two upstreams with a common node
+// share it, and an upstream that is replaced leaves it to its successor.
+//
+// The keepalive settings stay the upstream's own. They are applied to a
+// connection when the upstream that used it gives it back: that upstream's size
+// bounds the pool at this moment (the connection idle the longest makes room),
+// its idle timeout says how long this connection may wait, its number of
+// requests whether the connection is kept at all. An upstream with idle timeout
+// 0 neither gives nor takes. Sizes are per process, not per worker.
+type Pools struct {
+	mu     sync.Mutex
+	byKey  map[string]*pool
+	closed bool
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+// NewPools starts the goroutine that closes expired connections.
+func NewPools() *Pools {
+	p := &Pools{byKey: map[string]*pool{}, stop: make(chan struct{}), done: make(chan struct{})}
+	go p.janitor()
+	return p
+}
+
+// Close closes all idle connections and ends the goroutine. Connections that
+// are in use are closed when they are given back.
+func (p *Pools) Close() {
+	close(p.stop)
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, q := range p.byKey {
+		q.close()
+	}
+}
+
+// Idle is the number of idle connections.
+func (p *Pools) Idle() int {
+	sum := 0
+	for _, q := range p.all() {
+		q.mu.Lock()
+		sum += q.count
+		q.mu.Unlock()
+	}
+	return sum
+}
+
+// Len is the number of nodes that upstreams have.
+func (p *Pools) Len() int { return len(p.all()) }
+
+func (p *Pools) all() []*pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*pool, 0, len(p.byKey))
+	for _, q := range p.byKey {
+		all = append(all, q)
+	}
+	return all
+}
+
+func (p *Pools) janitor() {
+	defer close(p.done)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case now := <-tick.C:
+			for _, q := range p.all() {
+				q.sweep(now)
+			}
+		}
+	}
+}
+
+// use returns the pool of a node and counts one more user.
+func (p *Pools) use(scheme, host string, port int) *pool {
+	key := scheme + "#" + host + "#" + strconv.Itoa(port)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.byKey[key]
+	if q == nil {
+		q = &pool{key: key, closed: p.closed, name: newName(host), port: uint16(port)}
+		p.byKey[key] = q
+	}
+	q.users++
+	return q
+}
+
+// drop counts one user less; the last one closes the pool.
+func (p *Pools) drop(q *pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q.users--; q.users == 0 {
+		delete(p.byKey, q.key)
+		q.close()
+	}
+}
+
+// A pool is the idle connections to one node, the last used first.
+type pool struct {
+	key   string
+	name  *name
+	port  uint16
+	users int // guarded by Pools.mu
+
+	mu             sync.Mutex
+	closed         bool
+	newest, oldest *conn
+	count          int
+}
+
+// take returns the connection used last, or nil. The caller probes it.
+func (p *pool) take(now time.Time) *conn {
+	p.mu.Lock()
+	var expired *conn
+	c := p.newest
+	for c != nil {
+		p.unlink(c)
+		if c.expires.After(now) {
+			break
+		}
+		c.older, expired = expired, c
+		c = p.newest
+	}
+	p.mu.Unlock()
+	closeAll(expired)
+	return c
+}
+
+// put gives c back under the settings of the upstream that used it.
+func (p *pool) put(c *conn, k *model.Keepalive, now time.Time) {
+	if k.IdleTimeout <= 0 || k.Size <= 0 || c.requests >= k.Requests {
+		c.close()
+		return
+	}
+	c.expires = now.Add(k.IdleTimeout)
+	drop := c
+	p.mu.Lock()
+	if !p.closed {
+		drop = nil
+		if p.count >= k.Size {
+			drop = p.oldest
+			p.unlink(drop)
+		}
+		p.link(c)
+	}
+	p.mu.Unlock()
+	if drop != nil {
+		drop.close()
+	}
+}
+
+// sweep closes what has expired.
+func (p *pool) sweep(now time.Time) {
+	p.mu.Lock()
+	var expired *conn
+	for c := p.oldest; c != nil; {
+		newer := c.newer
+		if !c.expires.After(now) {
+			p.unlink(c)
+			c.older, expired = expired, c
+		}
+		c = newer
+	}
+	p.mu.Unlock()
+	closeAll(expired)
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	all := p.newest
+	p.newest, p.oldest, p.count = nil, nil, 0
+	p.mu.Unlock()
+	closeAll(all)
+}
+
+// closeAll closes a list linked by older.
+func closeAll(c *conn) {
+	for c != nil {
+		older := c.older
+		c.close()
+		c = older
+	}
+}
+
+func (p *pool) link(c *conn) {
+	c.newer, c.older = nil, p.newest
+	if p.newest != nil {
+		p.newest.newer = c
+	} else {
+		p.oldest = c
+	}
+	p.newest = c
+	p.count++
+}
+
+func (p *pool) unlink(c *conn) {
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		p.newest = c.older
+	}
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else {
+		p.oldest = c.newer
+	}
+	c.newer, c.older = nil, nil
+	p.count--
+}
+
+// address is where to connect to.
+func address(a netip.Addr, port uint16) string {
+	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
+}
