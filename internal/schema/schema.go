@@ -1,0 +1,170 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// A Schema is immutable and safe for concurrent use. The zero Schema is not useful.
+type Schema struct {
+	doc   []byte         // the JSON Schema, properties in the order they were given
+	root  any            // doc, parsed
+	order map[string]int // position of every property of doc, by JSON pointer
+	typ   reflect.Type   // what Decode fills; nil if made by Parse
+
+	check func() *checker // made when first needed
+}
+
+type checker struct {
+	compiled *jsonschema.Schema
+	root     any // the document that was compiled
+}
+
+// Of describes the struct type C by its tags; see the package comment. It panics
+// on a malformed tag: tags are code, and any test that loads the type finds it.
+func Of[C any]() *Schema {
+	t := reflect.TypeFor[C]()
+	doc, err := json.Marshal(describe(t, nil))
+	if err != nil {
+		panic(fmt.Sprintf("schema: %v: %v", t, err))
+	}
+	s := Parse(t.String(), doc)
+	s.typ = t
+	return s
+}
+
+// Parse makes a Schema from a JSON Schema document (draft 7). It panics if doc
+// is not JSON: schemas are code. A document that is JSON but not a schema panics
+// at the first Check.
+func Parse(name string, doc []byte) *Schema {
+	order := map[string]int{}
+	root, err := parse(doc, order)
+	if err != nil {
+		panic(fmt.Sprintf("schema: %s: %v", name, err))
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, doc); err != nil {
+		panic(fmt.Sprintf("schema: %s: %v", name, err))
+	}
+	s := &Schema{doc: compact.Bytes(), root: root, order: order}
+	s.check = sync.OnceValue(func() *checker { return newChecker(name, root) })
+	return s
+}
+
+func newChecker(name string, root any) *checker {
+	root = withReferences(root)
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft7)
+	c.UseRegexpEngine(compileRegexp)
+	const url = "weir:schema"
+	if err := c.AddResource(url, root); err != nil {
+		panic(fmt.Sprintf("schema: %s: %v", name, err))
+	}
+	compiled, err := c.Compile(url)
+	if err != nil {
+		panic(fmt.Sprintf("schema: %s: %v", name, err))
+	}
+	return &checker{compiled: compiled, root: root}
+}
+
+// Check reports why doc does not match: a *SyntaxError if it is not JSON,
+// otherwise the first failure, in the words of APISIX's validator. Properties
+// that are absent and have a default count as having it.
+func (s *Schema) Check(doc []byte) error {
+	_, err := s.filled(doc)
+	return err
+}
+
+// Decode checks doc like Check and stores it in dst, a pointer to the type the
+// Schema was made of, with defaults in place of what is absent. Properties that
+// the type does not have are ignored, unless the schema forbids them.
+func (s *Schema) Decode(doc []byte, dst any) error {
+	v, err := s.filled(doc)
+	if err != nil {
+		return err
+	}
+	to := reflect.ValueOf(dst)
+	if to.Kind() != reflect.Pointer || to.Type().Elem() != s.typ {
+		panic(fmt.Sprintf("schema: Decode into %T, want *%v", dst, s.typ))
+	}
+	return assign(to.Elem(), v)
+}
+
+// Fill returns doc, checked, with the defaults in place of what is absent.
+func (s *Schema) Fill(doc []byte) ([]byte, error) {
+	v, err := s.filled(doc)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(v)
+}
+
+func (s *Schema) filled(doc []byte) (any, error) {
+	v, err := parse(doc, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := s.check()
+	v = fill(c.compiled, v)
+	if err := c.compiled.Validate(v); err != nil {
+		var ve *jsonschema.ValidationError
+		if !errors.As(err, &ve) {
+			return nil, err
+		}
+		return nil, errors.New(s.words(c.root, ve))
+	}
+	return v, nil
+}
+
+// MarshalJSON returns the JSON Schema document.
+func (s *Schema) MarshalJSON() ([]byte, error) { return s.doc, nil }
+
+// With returns a Schema for the same type whose document has the property name,
+// described by doc, too. It panics if there is such a property.
+func (s *Schema) With(name string, doc []byte, comment string) *Schema {
+	root, ok := s.root.(map[string]any)
+	if !ok {
+		panic("schema: With needs an object schema")
+	}
+	var out members
+	var props members
+	for _, kw := range s.names("", root) {
+		if kw != "properties" && kw != "$comment" {
+			out.add(kw, root[kw])
+		}
+	}
+	given, _ := root["properties"].(map[string]any)
+	for _, p := range s.names("/properties", given) {
+		props.add(p, given[p])
+	}
+	if _, there := given[name]; there {
+		panic(fmt.Sprintf("schema: property %q is already there", name))
+	}
+	props.add(name, json.RawMessage(doc))
+	out.add("properties", props)
+	out.add("$comment", comment)
+	text, err := json.Marshal(out)
+	if err != nil {
+		panic(fmt.Sprintf("schema: %v", err))
+	}
+	with := Parse("with "+name, text)
+	with.typ = s.typ
+	return with
+}
+
+// marshal prints v without escaping HTML.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
