@@ -13,10 +13,11 @@ import (
 
 // A Schema is immutable and safe for concurrent use. The zero Schema is not useful.
 type Schema struct {
-	doc   []byte         // the JSON Schema, properties in the order they were given
-	root  any            // doc, parsed
-	order map[string]int // position of every property of doc, by JSON pointer
-	typ   reflect.Type   // what Decode fills; nil if made by Parse
+	doc   []byte            // the JSON Schema, properties in the order they were given
+	root  any               // doc, parsed
+	order map[string]int    // position of every property of doc, by JSON pointer
+	typ   reflect.Type      // what Decode fills; nil if made by Parse
+	docs  map[string]string // meaning of the properties of typ, by JSON pointer
 
 	check func() *checker // made when first needed
 }
@@ -30,12 +31,15 @@ type checker struct {
 // on a malformed tag: tags are code, and any test that loads the type finds it.
 func Of[C any]() *Schema {
 	t := reflect.TypeFor[C]()
-	doc, err := json.Marshal(describe(t, nil))
+	tree := describe(t, nil)
+	docs := map[string]string{}
+	tree = takeDocs(tree, "", docs)
+	doc, err := json.Marshal(tree)
 	if err != nil {
 		panic(fmt.Sprintf("schema: %v: %v", t, err))
 	}
 	s := Parse(t.String(), doc)
-	s.typ = t
+	s.typ, s.docs = t, docs
 	return s
 }
 
@@ -126,36 +130,40 @@ func (s *Schema) filled(doc []byte) (any, error) {
 func (s *Schema) MarshalJSON() ([]byte, error) { return s.doc, nil }
 
 // With returns a Schema for the same type whose document has the property name,
-// described by doc, too. It panics if there is such a property.
+// described by doc, too, and that $comment. It panics if there is such a property.
 func (s *Schema) With(name string, doc []byte, comment string) *Schema {
-	root, ok := s.root.(map[string]any)
-	if !ok {
-		panic("schema: With needs an object schema")
+	out := ordered(s.doc)
+	props := members{}
+	if given, ok := out.find("properties"); ok {
+		props = ordered(given.(json.RawMessage))
 	}
-	var out members
-	var props members
-	for _, kw := range s.names("", root) {
-		if kw != "properties" && kw != "$comment" {
-			out.add(kw, root[kw])
-		}
-	}
-	given, _ := root["properties"].(map[string]any)
-	for _, p := range s.names("/properties", given) {
-		props.add(p, given[p])
-	}
-	if _, there := given[name]; there {
+	if _, there := props.find(name); there {
 		panic(fmt.Sprintf("schema: property %q is already there", name))
 	}
 	props.add(name, json.RawMessage(doc))
-	out.add("properties", props)
-	out.add("$comment", comment)
+	out.set("properties", props)
+	out.set("$comment", comment)
 	text, err := json.Marshal(out)
 	if err != nil {
 		panic(fmt.Sprintf("schema: %v", err))
 	}
 	with := Parse("with "+name, text)
-	with.typ = s.typ
+	with.typ, with.docs = s.typ, s.docs
 	return with
+}
+
+// Secrets are the properties to be stored encrypted, as dotted paths; arrays on
+// the way are not mentioned. The caller owns the slice.
+func (s *Schema) Secrets() []string {
+	root, _ := s.root.(map[string]any)
+	list, _ := root["encrypt_fields"].([]any)
+	var paths []string
+	for _, p := range list {
+		if path, ok := p.(string); ok {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // marshal prints v without escaping HTML.

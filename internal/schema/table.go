@@ -31,9 +31,9 @@ func (s *Schema) rows(b *strings.Builder, path, ptr string, node map[string]any)
 		if slices.Contains(required, any(name)) {
 			mandatory = "yes"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", path+name, typeWords(sub), mandatory,
-			code(sub, "default"), cell(validWords(sub)), cell(text(sub["description"])))
 		at := ptr + "/properties/" + escape(name)
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", path+name, typeWords(sub), mandatory,
+			cell(code(sub, "default")), cell(validWords(sub)), cell(cmp.Or(s.docs[at], text(sub["description"]))))
 		s.rows(b, path+name+".", at, sub)
 		for _, inner := range [...]string{"items", "additionalProperties"} {
 			if elem, ok := sub[inner].(map[string]any); ok {

@@ -199,10 +199,30 @@ func properties(t reflect.Type, outer []reflect.Type, yield func(reflect.StructF
 			o.options.secrets = secrets
 		}
 		if d := f.Tag.Get("doc"); d != "" {
-			o.doc.add("description", d)
+			o.doc.add(meaning, d)
 		}
 		yield(f, o.options, o.doc)
 	}
+}
+
+// meaning marks the text of a doc tag in a schema being built. It is for the
+// reference; the document that the Admin API serves has none, like APISIX's.
+const meaning = "\x00doc"
+
+// takeDocs moves the meanings found in doc, which stands at ptr, to docs.
+func takeDocs(doc members, ptr string, docs map[string]string) members {
+	out := doc[:0]
+	for _, m := range doc {
+		if d, ok := m.value.(string); ok && m.name == meaning {
+			docs[ptr] = d
+			continue
+		}
+		if sub, ok := m.value.(members); ok {
+			m.value = takeDocs(sub, ptr+"/"+escape(m.name), docs)
+		}
+		out = append(out, m)
+	}
+	return out
 }
 
 // takeSecrets removes encrypt_fields from a nested schema, or from that of the

@@ -1,0 +1,127 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"weir/internal/schema"
+)
+
+// Meta is what a plugin says about itself.
+type Meta struct {
+	Name     string
+	Priority int     // higher runs first; the numbers are APISIX's
+	Version  float64 // as shown by the Admin API; 0 stands for 0.1
+	Doc      string  // one sentence
+
+	// Type is "auth" for plugins that authenticate a consumer, otherwise empty.
+	Type string
+
+	// Guard says that the plugin restricts who or what passes. A route whose
+	// guard cannot run answers 503 and is never open. True for every Type "auth".
+	Guard bool
+}
+
+// A Spec is a plugin that can be configured. It is immutable; the zero Spec is
+// not useful.
+type Spec struct {
+	Meta
+
+	config     *schema.Schema
+	credential *schema.Schema
+	compile    func(raw json.RawMessage, env Env) (Phases, error)
+	decode     func(raw json.RawMessage) (key string, cred any, err error)
+}
+
+// Define makes a Spec from a compile function. C, a struct, is the
+// configuration; package schema explains its tags. Define panics on a mistake in
+// them: a plugin is code.
+func Define[C any](m Meta, compile func(*C, Env) (Phases, error), opts ...Option) Spec {
+	if m.Version == 0 {
+		m.Version = 0.1
+	}
+	m.Guard = m.Guard || m.Type == "auth"
+	config := schema.Of[C]().With("_meta", []byte(metaSchema), metaComment)
+	s := Spec{Meta: m, config: config}
+	s.compile = func(raw json.RawMessage, env Env) (Phases, error) {
+		c := new(C)
+		if err := config.Decode(raw, c); err != nil {
+			return Phases{}, err
+		}
+		return compile(c, env)
+	}
+	for _, o := range opts {
+		o(&s)
+	}
+	return s
+}
+
+// An Option extends a Spec.
+type Option func(*Spec)
+
+// Credential says that consumers hold a C for this plugin. key is what requests
+// are matched by: the API key, the user name, the key id.
+func Credential[C any](key func(*C) string) Option {
+	held := schema.Of[C]()
+	return func(s *Spec) {
+		s.credential = held
+		s.decode = func(raw json.RawMessage) (string, any, error) {
+			c := new(C)
+			if err := held.Decode(raw, c); err != nil {
+				return "", nil, err
+			}
+			return key(c), c, nil
+		}
+	}
+}
+
+// ConfigSchema describes the configuration, _meta included.
+func (s Spec) ConfigSchema() *schema.Schema { return s.config }
+
+// CredentialSchema describes what consumers hold for the plugin; nil: nothing.
+func (s Spec) CredentialSchema() *schema.Schema { return s.credential }
+
+// Compile turns one configuration into phase functions. raw may have _meta,
+// which is checked and otherwise ignored: acting on it is the plan's part.
+func (s Spec) Compile(raw json.RawMessage, env Env) (Phases, error) {
+	env.Raw = raw
+	p, err := s.compile(raw, env)
+	if err != nil {
+		return Phases{}, s.refused(err)
+	}
+	return p, nil
+}
+
+// DecodeCredential checks what a consumer holds for the plugin and returns the
+// key it is found by and a pointer to the Credential type. Only plugins with a
+// CredentialSchema have credentials.
+func (s Spec) DecodeCredential(raw json.RawMessage) (key string, cred any, err error) {
+	if s.decode == nil {
+		return "", nil, fmt.Errorf("plugin %s has no credentials", s.Name)
+	}
+	if key, cred, err = s.decode(raw); err != nil {
+		return "", nil, s.refused(err)
+	}
+	return key, cred, nil
+}
+
+func (s Spec) refused(err error) error {
+	return fmt.Errorf("failed to check the configuration of plugin %s err: %w", s.Name, err)
+}
+
+// What APISIX adds to the schema of every plugin, word for word, since clients
+// recognise it.
+const (
+	metaComment = "this is a mark for our injected plugin schema"
+	metaSchema  = `{
+	"type": "object",
+	"properties": {
+		"disable": {"type": "boolean"},
+		"error_response": {"oneOf": [{"type": "string"}, {"type": "object"}]},
+		"priority": {"description": "priority of plugins by customized order", "type": "integer"},
+		"filter": {"description": "filter determines whether the plugin needs to be executed at runtime", "type": "array"},
+		"pre_function": {"description": "function to be executed in each phase before execution of plugins. The pre_function will have access to two arguments: ` + "`conf` and `ctx`" + `.", "type": "string"}
+	},
+	"additionalProperties": false
+}`
+)
