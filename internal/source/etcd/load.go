@@ -1,0 +1,143 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir/internal/model"
+)
+
+// pages calls each for everything below dir, in byte order and as of one
+// revision, which it returns with the identity of the cluster. The reads are
+// small, because a range as a whole may exceed what gRPC carries. If the
+// revision is compacted on the way, restart is called and the reading begins
+// anew.
+func (s *Store) pages(ctx context.Context, c *clientv3.Client, dir string,
+	each func(*mvccpb.KeyValue), restart func()) (rev int64, cluster uint64, err error) {
+	const restarts = 5
+	for try := 0; ; try++ {
+		rev, cluster, err = s.pagesOnce(ctx, c, dir, each)
+		if !errors.Is(err, rpctypes.ErrCompacted) || try == restarts {
+			return rev, cluster, err
+		}
+		restart()
+	}
+}
+
+func (s *Store) pagesOnce(ctx context.Context, c *clientv3.Client, dir string,
+	each func(*mvccpb.KeyValue)) (rev int64, cluster uint64, err error) {
+	// A page is kept near this size whatever the size of the objects.
+	const least, most = 1 << 20, 4 << 20
+	end, limit := clientv3.GetPrefixRangeEnd(dir), min(100, s.cfg.PageSize)
+	for from := dir; ; {
+		res, err := s.page(ctx, c, from, end, limit, rev)
+		if err != nil {
+			return 0, 0, err
+		}
+		if rev == 0 {
+			rev, cluster = res.Header.Revision, res.Header.ClusterId
+		}
+		size := 0
+		for _, kv := range res.Kvs {
+			each(kv)
+			size += len(kv.Value)
+		}
+		if !res.More || len(res.Kvs) == 0 {
+			return rev, cluster, nil
+		}
+		from = string(res.Kvs[len(res.Kvs)-1].Key) + "\x00"
+		switch {
+		case size > most:
+			limit = max(1, limit/2)
+		case size < least:
+			limit = min(2*limit, s.cfg.PageSize)
+		}
+	}
+}
+
+func (s *Store) page(ctx context.Context, c *clientv3.Client, from, end string, limit int, rev int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	return c.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(limit)), clientv3.WithRev(rev))
+}
+
+// read reads the whole state into a new view and returns it with what must be
+// delivered to get there from old.
+func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view, model.Delta, error) {
+	next := newView()
+	var delta model.Delta
+	seen := 0
+	each := func(kv *mvccpb.KeyValue) {
+		ch, ok := s.change(mvccpb.Event_PUT, kv)
+		if !ok || ch.del {
+			return
+		}
+		mark := next.set(ch)
+		if was, ok := old.objects[ch.path]; !ok || was != mark {
+			delta.Put = append(delta.Put, ch.object)
+		}
+		if seen++; seen%s.cfg.PageSize == 0 {
+			s.cfg.Loading(seen)
+		}
+	}
+	restart := func() {
+		next, delta, seen = newView(), model.Delta{}, 0
+	}
+	rev, cluster, err := s.pages(ctx, c, s.cfg.Prefix+"/", each, restart)
+	if err != nil {
+		return nil, model.Delta{}, s.fail("read", s.cfg.Prefix+"/", err)
+	}
+	s.cfg.Loading(seen)
+	for path := range old.objects {
+		if _, ok := next.objects[path]; !ok {
+			key, _ := ObjectKey(path)
+			delta.Del = append(delta.Del, key)
+		}
+	}
+	next.rev, next.cluster, delta.Revision = rev, cluster, rev
+	return next, delta, nil
+}
+
+// verify finds out whether the store still has the history that was delivered:
+// it may have been restored from a backup or be another one. A store that went
+// back and then grew again is told by its last delivered object, read at the
+// last delivered revision.
+func (s *Store) verify(ctx context.Context, c *clientv3.Client, v *view) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	key := s.cfg.Prefix + "/" + v.anchor
+	res, err := c.Get(ctx, key, clientv3.WithRev(v.rev))
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return errCompacted
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return errRestored
+	case err != nil:
+		return s.fail("read", key, err)
+	}
+	s.sawHeader(res.Header)
+	if res.Header.ClusterId != v.cluster || res.Header.Revision < v.rev {
+		return errRestored
+	}
+	mark, anchored := v.objects[v.anchor]
+	if !anchored {
+		return nil
+	}
+	if len(res.Kvs) != 1 {
+		return errRestored
+	}
+	ch, ok := s.change(mvccpb.Event_PUT, res.Kvs[0])
+	if !ok || ch.del || newMark(ch.object) != mark {
+		return errRestored
+	}
+	return nil
+}
+
+func (s *Store) sawHeader(h *etcdserverpb.ResponseHeader) {
+	s.status.update(func(st *Status) { st.StoreRevision = h.GetRevision() })
+}
