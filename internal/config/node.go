@@ -109,7 +109,7 @@ func parse(source []byte) (*node, error) {
 	case n.kind == null:
 		return &node{kind: table}, nil
 	case n.kind != table:
-		return nil, fmt.Errorf("expect: table, but got: %s", n.kind)
+		return nil, errors.New("the file is not a table of keys")
 	}
 	return n, nil
 }
