@@ -1,0 +1,136 @@
+package router
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"weir/internal/plugin"
+)
+
+// An entry is one path of one route, shared by all hosts of the route.
+type entry[V any] struct {
+	route   *Route[V]
+	path    string // the pattern
+	order   int    // its place among the route's
+	prefix  string
+	exact   bool
+	methods methods
+	check   *check        // nil: none
+	hosts   []hostPattern // where the host is a predicate; empty: any
+}
+
+// A lookup is a request as the entries see it.
+type lookup struct {
+	path           string
+	method         methods
+	hostPort, host string // lower-cased
+	ctx            *plugin.Ctx
+}
+
+// methods is a set of methods.
+type methods uint16
+
+const (
+	otherMethod methods = 1 << 15
+	anyMethod   methods = 1<<16 - 1
+)
+
+// method returns the set of the one method; those unknown to APISIX are one.
+func method(name string) methods {
+	switch name {
+	case "GET":
+		return 1 << 0
+	case "POST":
+		return 1 << 1
+	case "PUT":
+		return 1 << 2
+	case "DELETE":
+		return 1 << 3
+	case "PATCH":
+		return 1 << 4
+	case "HEAD":
+		return 1 << 5
+	case "OPTIONS":
+		return 1 << 6
+	case "CONNECT":
+		return 1 << 7
+	case "TRACE":
+		return 1 << 8
+	case "PURGE":
+		return 1 << 9
+	}
+	return otherMethod
+}
+
+func methodsOf(names []string) methods {
+	if len(names) == 0 {
+		return anyMethod
+	}
+	var m methods
+	for _, n := range names {
+		m |= method(n)
+	}
+	return m &^ otherMethod
+}
+
+// entriesOf takes the paths of a route apart.
+func entriesOf[V any](route *Route[V], kind Kind) []*entry[V] {
+	var hosts []hostPattern
+	if kind != HostURI {
+		for _, h := range route.Hosts {
+			hosts = append(hosts, parseHost(h))
+		}
+	}
+	list := make([]*entry[V], 0, len(route.Paths))
+	for i, path := range route.Paths {
+		if slices.Contains(route.Paths[:i], path) {
+			continue
+		}
+		p := parsePattern(path, kind == URIWithParameter)
+		list = append(list, &entry[V]{
+			route:   route,
+			path:    path,
+			order:   i,
+			prefix:  p.prefix,
+			exact:   p.exact,
+			methods: methodsOf(route.Methods),
+			check:   p.check,
+			hosts:   hosts,
+		})
+	}
+	return list
+}
+
+// compare orders the entries of one place: the first that admits a request wins.
+func compare[V any](a, b *entry[V]) int {
+	return cmp.Or(
+		cmp.Compare(b.route.Priority, a.route.Priority),
+		cmp.Compare(len(b.path), len(a.path)),
+		cmp.Compare(a.route.Created, b.route.Created),
+		strings.Compare(a.route.ID, b.route.ID),
+		cmp.Compare(a.order, b.order),
+	)
+}
+
+// first returns the first entry that admits the request, or nil.
+func first[V any](list []*entry[V], l *lookup) *entry[V] {
+	for _, e := range list {
+		if e.admits(l) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e *entry[V]) admits(l *lookup) bool {
+	return e.methods&l.method != 0 &&
+		(len(e.hosts) == 0 || e.host(l) >= 0) &&
+		(e.check == nil || e.check.matches(l.path)) &&
+		(e.route.Match == nil || e.route.Match(l.ctx))
+}
+
+// host returns the index of the first host pattern that matches, or -1.
+func (e *entry[V]) host(l *lookup) int {
+	return slices.IndexFunc(e.hosts, func(p hostPattern) bool { return p.matches(l) })
+}
