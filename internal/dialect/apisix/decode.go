@@ -16,27 +16,27 @@ import (
 
 // routeDoc is a route as stored.
 type routeDoc struct {
-	Name           string            `json:"name"`
-	Labels         map[string]string `json:"labels"`
-	URI            string            `json:"uri"`
-	URIs           []string          `json:"uris"`
-	Host           string            `json:"host"`
-	Hosts          []string          `json:"hosts"`
-	Methods        []string          `json:"methods"`
-	RemoteAddr     string            `json:"remote_addr"`
-	RemoteAddrs    []string          `json:"remote_addrs"`
-	Priority       integer           `json:"priority"`
-	Vars           json.RawMessage   `json:"vars"`
-	FilterFunc     string            `json:"filter_func"`
-	Script         string            `json:"script"`
-	Plugins        model.Plugins     `json:"plugins"`
-	PluginConfigID id                `json:"plugin_config_id"`
-	ServiceID      id                `json:"service_id"`
-	UpstreamID     id                `json:"upstream_id"`
-	Upstream       *upstreamDoc      `json:"upstream"`
-	Timeout        *timeoutDoc       `json:"timeout"`
-	Websocket      *bool             `json:"enable_websocket"`
-	Status         *integer          `json:"status"`
+	Name           string          `json:"name"`
+	Labels         labels          `json:"labels"`
+	URI            string          `json:"uri"`
+	URIs           []string        `json:"uris"`
+	Host           string          `json:"host"`
+	Hosts          []string        `json:"hosts"`
+	Methods        []string        `json:"methods"`
+	RemoteAddr     string          `json:"remote_addr"`
+	RemoteAddrs    []string        `json:"remote_addrs"`
+	Priority       integer         `json:"priority"`
+	Vars           json.RawMessage `json:"vars"`
+	FilterFunc     string          `json:"filter_func"`
+	Script         string          `json:"script"`
+	Plugins        plugins         `json:"plugins"`
+	PluginConfigID id              `json:"plugin_config_id"`
+	ServiceID      id              `json:"service_id"`
+	UpstreamID     id              `json:"upstream_id"`
+	Upstream       *upstreamDoc    `json:"upstream"`
+	Timeout        *timeoutDoc     `json:"timeout"`
+	Websocket      *bool           `json:"enable_websocket"`
+	Status         *integer        `json:"status"`
 }
 
 // Route decodes a route. The id is the last part of its key, which wins over
@@ -56,7 +56,7 @@ func Route(id string, raw []byte) (*model.Route, error) {
 		Priority:       int(d.Priority),
 		FilterFunc:     d.FilterFunc,
 		Script:         d.Script,
-		Plugins:        d.Plugins,
+		Plugins:        model.Plugins(d.Plugins),
 		PluginConfigID: string(d.PluginConfigID),
 		ServiceID:      string(d.ServiceID),
 		UpstreamID:     string(d.UpstreamID),
@@ -85,14 +85,14 @@ func Route(id string, raw []byte) (*model.Route, error) {
 
 // serviceDoc is a service as stored.
 type serviceDoc struct {
-	Name       string            `json:"name"`
-	Labels     map[string]string `json:"labels"`
-	Hosts      []string          `json:"hosts"`
-	Plugins    model.Plugins     `json:"plugins"`
-	Script     string            `json:"script"`
-	UpstreamID id                `json:"upstream_id"`
-	Upstream   *upstreamDoc      `json:"upstream"`
-	Websocket  *bool             `json:"enable_websocket"`
+	Name       string       `json:"name"`
+	Labels     labels       `json:"labels"`
+	Hosts      []string     `json:"hosts"`
+	Plugins    plugins      `json:"plugins"`
+	Script     string       `json:"script"`
+	UpstreamID id           `json:"upstream_id"`
+	Upstream   *upstreamDoc `json:"upstream"`
+	Websocket  *bool        `json:"enable_websocket"`
 }
 
 // Service decodes a service.
@@ -106,7 +106,7 @@ func Service(id string, raw []byte) (*model.Service, error) {
 		Name:       d.Name,
 		Labels:     d.Labels,
 		Hosts:      d.Hosts,
-		Plugins:    d.Plugins,
+		Plugins:    model.Plugins(d.Plugins),
 		Script:     d.Script,
 		UpstreamID: string(d.UpstreamID),
 		Websocket:  d.Websocket,
@@ -129,11 +129,11 @@ func Upstream(id string, raw []byte) (*model.Upstream, error) {
 
 // consumerDoc holds the members of consumers, credentials and plugin sets.
 type consumerDoc struct {
-	Username string            `json:"username"`
-	Name     string            `json:"name"`
-	Labels   map[string]string `json:"labels"`
-	GroupID  id                `json:"group_id"`
-	Plugins  model.Plugins     `json:"plugins"`
+	Username string  `json:"username"`
+	Name     string  `json:"name"`
+	Labels   labels  `json:"labels"`
+	GroupID  id      `json:"group_id"`
+	Plugins  plugins `json:"plugins"`
 }
 
 // Consumer decodes a consumer; its plugins stay raw. It is cheap enough to be
@@ -143,7 +143,7 @@ func Consumer(username string, raw []byte) (*model.Consumer, error) {
 	if err := unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
-	return &model.Consumer{Username: username, Labels: d.Labels, GroupID: string(d.GroupID), Plugins: d.Plugins}, nil
+	return &model.Consumer{Username: username, Labels: d.Labels, GroupID: string(d.GroupID), Plugins: model.Plugins(d.Plugins)}, nil
 }
 
 // Credential decodes a credential. The id is that of the model:
@@ -157,7 +157,7 @@ func Credential(id string, raw []byte) (*model.Credential, error) {
 	if err := unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
-	return &model.Credential{ID: own, Consumer: consumer, Name: d.Name, Labels: d.Labels, Plugins: d.Plugins}, nil
+	return &model.Credential{ID: own, Consumer: consumer, Name: d.Name, Labels: d.Labels, Plugins: model.Plugins(d.Plugins)}, nil
 }
 
 // PluginSet decodes a consumer group, plugin config or global rule.
@@ -166,7 +166,7 @@ func PluginSet(id string, raw []byte) (*model.PluginSet, error) {
 	if err := unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
-	return &model.PluginSet{ID: id, Name: d.Name, Labels: d.Labels, Plugins: d.Plugins}, nil
+	return &model.PluginSet{ID: id, Name: d.Name, Labels: d.Labels, Plugins: model.Plugins(d.Plugins)}, nil
 }
 
 func one(single string, several []string) []string {

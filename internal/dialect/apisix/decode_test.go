@@ -58,7 +58,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{route, `{"uri":"/","remote_addr":"1.2.3.4/99"}`, `invalid remote_addr: 1.2.3.4/99`},
 		{route, `{"uri":"/","priority":1.5}`, `wrong type: expected integer, got number`},
 		{upstream, `{"nodes":{"a:80":"1"}}`, `weight of node "a:80": wrong type: expected integer, got string`},
-		{consumer, `{"plugins":[]}`, `property "plugins" validation failed: wrong type: got array`},
+		{consumer, `{"plugins":[1]}`, `property "plugins" validation failed: wrong type: got array`},
+		{consumer, `{"plugins":1}`, `property "plugins" validation failed: wrong type: got number`},
 		{consumer, ``, `unexpected end of JSON input`},
 	} {
 		if err := c.decode(c.doc); err == nil || err.Error() != c.want {
@@ -112,6 +113,9 @@ func TestConsumerAndCredential(t *testing.T) {
 	c, err := Consumer("jack", []byte(`{"username":"jack","desc":"d","labels":{"a":"b"},"group_id":12,"plugins":{"key-auth":{"key":"k"}},"create_time":1}`))
 	want := &model.Consumer{Username: "jack", Labels: map[string]string{"a": "b"}, GroupID: "12", Plugins: model.Plugins{"key-auth": []byte(`{"key":"k"}`)}}
 	if err != nil || !reflect.DeepEqual(c, want) {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if c, err := Consumer("jack", []byte(`{"username":"jack","labels":[ ],"plugins":[]}`)); err != nil || len(c.Plugins) != 0 {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	k, err := Credential("jack/credentials/c1", []byte(`{"id":"c1","name":"n","plugins":{"key-auth":{"key":"k"}}}`))

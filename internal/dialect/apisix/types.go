@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"weir/internal/model"
 )
 
 // id is an object's id: a string, or an integer that stands for its digits.
@@ -45,6 +47,31 @@ func (n *integer) UnmarshalJSON(raw []byte) error {
 	}
 	*n = integer(f)
 	return nil
+}
+
+// Lua has one type for arrays and objects: an empty array is an empty object to
+// APISIX, and clients in such languages do write [].
+type (
+	labels  map[string]string
+	plugins model.Plugins
+)
+
+func (l *labels) UnmarshalJSON(raw []byte) error {
+	if isEmptyArray(raw) {
+		return nil
+	}
+	return json.Unmarshal(raw, (*map[string]string)(l))
+}
+
+func (p *plugins) UnmarshalJSON(raw []byte) error {
+	if isEmptyArray(raw) {
+		return nil
+	}
+	return json.Unmarshal(raw, (*model.Plugins)(p))
+}
+
+func isEmptyArray(raw []byte) bool {
+	return raw[0] == '[' && len(bytes.Trim(raw[1:len(raw)-1], " \t\r\n")) == 0
 }
 
 // unmarshal decodes an object and tells what is wrong in APISIX's words.

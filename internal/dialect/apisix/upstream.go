@@ -12,26 +12,26 @@ import (
 
 // upstreamDoc is an upstream as stored.
 type upstreamDoc struct {
-	ID            id                `json:"id"`
-	Name          string            `json:"name"`
-	Labels        map[string]string `json:"labels"`
-	Nodes         nodes             `json:"nodes"`
-	Type          string            `json:"type"`
-	HashOn        string            `json:"hash_on"`
-	Key           string            `json:"key"`
-	Scheme        string            `json:"scheme"`
-	PassHost      string            `json:"pass_host"`
-	Host          string            `json:"upstream_host"`
-	Retries       *integer          `json:"retries"`
-	RetryTimeout  float64           `json:"retry_timeout"`
-	Timeout       *timeoutDoc       `json:"timeout"`
-	Keepalive     *keepaliveDoc     `json:"keepalive_pool"`
-	TLS           json.RawMessage   `json:"tls"`
-	Checks        json.RawMessage   `json:"checks"`
-	DiscoveryType string            `json:"discovery_type"`
-	DiscoveryArgs json.RawMessage   `json:"discovery_args"`
-	ServiceName   string            `json:"service_name"`
-	Websocket     bool              `json:"enable_websocket"`
+	ID            id              `json:"id"`
+	Name          string          `json:"name"`
+	Labels        labels          `json:"labels"`
+	Nodes         nodes           `json:"nodes"`
+	Type          string          `json:"type"`
+	HashOn        string          `json:"hash_on"`
+	Key           string          `json:"key"`
+	Scheme        string          `json:"scheme"`
+	PassHost      string          `json:"pass_host"`
+	Host          string          `json:"upstream_host"`
+	Retries       *integer        `json:"retries"`
+	RetryTimeout  float64         `json:"retry_timeout"`
+	Timeout       *timeoutDoc     `json:"timeout"`
+	Keepalive     *keepaliveDoc   `json:"keepalive_pool"`
+	TLS           json.RawMessage `json:"tls"`
+	Checks        json.RawMessage `json:"checks"`
+	DiscoveryType string          `json:"discovery_type"`
+	DiscoveryArgs json.RawMessage `json:"discovery_args"`
+	ServiceName   string          `json:"service_name"`
+	Websocket     bool            `json:"enable_websocket"`
 }
 
 func (d *upstreamDoc) decode(id string) *model.Upstream {
@@ -93,6 +93,14 @@ type keepaliveDoc struct {
 	Size        *integer `json:"size"`
 	IdleTimeout *float64 `json:"idle_timeout"`
 	Requests    *integer `json:"requests"`
+}
+
+func (d *keepaliveDoc) UnmarshalJSON(raw []byte) error {
+	type plain keepaliveDoc
+	if isEmptyArray(raw) {
+		return nil
+	}
+	return json.Unmarshal(raw, (*plain)(d))
 }
 
 // decode fills what is missing with 320 connections, 60 s and 1000 requests.
@@ -169,20 +177,25 @@ func unbracket(host string) string {
 // a missing one. An IPv6 address keeps its brackets, and one without brackets
 // has no port, however it ends: "::1:80" is an address.
 func SplitAddr(addr string) (host string, port int) {
+	host, port, _ = splitAddr(addr)
+	return host, port
+}
+
+func splitAddr(addr string) (host string, port int, there bool) {
 	colon := strings.LastIndexByte(addr, ':')
 	switch {
 	case colon < 0:
-		return addr, 0
+		return addr, 0, false
 	case addr[0] == '[':
 		if colon == 0 || addr[colon-1] != ']' {
-			return addr, 0
+			return addr, 0, false
 		}
 	case strings.IndexByte(addr, ':') != colon:
-		return addr, 0
+		return addr, 0, false
 	}
 	port, err := strconv.Atoi(addr[colon+1:])
 	if err != nil {
-		return addr[:colon], 0
+		return addr[:colon], 0, false
 	}
-	return addr[:colon], port
+	return addr[:colon], port, true
 }
