@@ -1,0 +1,293 @@
+// Package plugintest drives one plugin through the same door as the gateway: a
+// JSON configuration, then requests. Time is stepped, nothing sleeps.
+package plugintest
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/plugin"
+	"weir/internal/wire"
+)
+
+// A Case is one configuration and the requests sent to it in order.
+type Case struct {
+	Name      string
+	Config    string
+	Invalid   string // if set, compiling must fail with an error that contains it
+	Consumers Consumers
+	Requests  []Request
+}
+
+// Consumers is a plugin.ConsumerIndex: by plugin name and key; by an empty
+// plugin name and the consumer's own name.
+type Consumers map[[2]string]*plugin.Consumer
+
+// Find implements plugin.ConsumerIndex.
+func (c Consumers) Find(name, key string) *plugin.Consumer {
+	if name == "" {
+		return nil
+	}
+	return c[[2]string{name, key}]
+}
+
+// Named implements plugin.ConsumerIndex.
+func (c Consumers) Named(name string) *plugin.Consumer { return c[[2]string{"", name}] }
+
+// A Request and what must become of it.
+type Request struct {
+	After   time.Duration // clock step before the request
+	Method  string        // GET if empty
+	Target  string        // "/" if empty
+	Query   map[string]string
+	Header  map[string]string
+	Fields  [][2]string // header fields whose order or repetition matters
+	Payload string      // the request's body
+	Client  string      // the caller's address, 127.0.0.1 if empty
+	Answer  Answer      // of the upstream
+
+	// Status is that of the plugin's own answer; 0: the request goes upstream.
+	Status int
+	// Body is contained in what the client gets.
+	Body string
+	// Reply are headers of what the client gets; an empty value: not there.
+	Reply map[string]string
+	// Consumer is the name of the authenticated consumer; empty: none.
+	Consumer string
+	// Upstream are headers that reach the upstream.
+	Upstream map[string]string
+	// Gone are headers that do not.
+	Gone []string
+	// UpstreamTarget is the target as sent upstream; empty: not looked at.
+	UpstreamTarget string
+}
+
+// An Answer is what the upstream answers: 200 without a body if zero.
+type Answer struct {
+	Status int
+	Header map[string]string
+	Body   string
+}
+
+// Run runs the cases as subtests.
+func Run(t *testing.T, spec plugin.Spec, cases []Case) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			now := time.Unix(1_000_000, 0)
+			env := Env(func() time.Time { return now })
+			var keeper plugin.Keeper
+			env.Keep = keeper.Uses()
+			ph, err := spec.Compile([]byte(c.Config), env)
+			if c.Invalid != "" {
+				if err == nil || !strings.Contains(err.Error(), c.Invalid) {
+					t.Fatalf("compile: got %v, want an error with %q", err, c.Invalid)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range c.Requests {
+				now = now.Add(r.After)
+				ctx := r.ctx(now)
+				ctx.Index = c.Consumers
+				r.check(t, i, ctx, r.serve(ph, ctx))
+			}
+			if ph.Close != nil {
+				ph.Close()
+			}
+			env.Keep.Release()
+			if n := keeper.Len(); n != 0 {
+				t.Errorf("%d kept values have no user and are still there", n)
+			}
+		})
+	}
+}
+
+// ctx is the request as the gateway presents it.
+func (r *Request) ctx(now time.Time) *plugin.Ctx {
+	target := r.Target
+	if target == "" {
+		target = "/"
+	}
+	if len(r.Query) > 0 {
+		q := url.Values{}
+		for k, v := range r.Query {
+			q.Set(k, v)
+		}
+		target += "?" + q.Encode()
+	}
+	c := NewCtx(target, r.Fields...)
+	for k, v := range r.Header {
+		c.Request.Header.Add(k, v)
+	}
+	if r.Method != "" {
+		c.Request.Method = r.Method
+	}
+	if r.Client != "" {
+		c.Client = r.Client
+		c.Peer = netip.AddrPortFrom(netip.MustParseAddr(r.Client), c.Peer.Port())
+	}
+	c.Request.Length = int64(len(r.Payload))
+	c.Buffer = payload(r.Payload)
+	c.Start = now
+	return c
+}
+
+// outcome is what the client got.
+type outcome struct {
+	replied bool // by the plugin
+	body    string
+}
+
+// serve takes the request through all phases.
+func (r *Request) serve(ph plugin.Phases, c *plugin.Ctx) outcome {
+	reply := Send(ph, c)
+	c.Response = &wire.Response{Status: 200, Proto: wire.HTTP11}
+	var body []byte
+	if reply != nil {
+		c.Response.Status = reply.Status
+		for _, h := range reply.Header {
+			c.Response.Header.Set(h[0], h[1])
+		}
+		body = reply.Body
+	} else {
+		if r.Answer.Status != 0 {
+			c.Response.Status = r.Answer.Status
+		}
+		for k, v := range r.Answer.Header {
+			c.Response.Header.Add(k, v)
+		}
+		body = []byte(r.Answer.Body)
+	}
+	c.Response.Length = int64(len(body))
+	for _, h := range c.ReplyHeader() {
+		c.Response.Header.Set(h[0], h[1])
+	}
+	if ph.Header != nil {
+		ph.Header(c)
+	}
+	if ph.Body != nil {
+		if f := ph.Body(c); f != nil {
+			body = filter(f, body)
+		}
+	}
+	c.Sent.Status, c.Sent.BodyBytes = c.Response.Status, int64(len(body))
+	if ph.Log != nil {
+		ph.Log(c)
+	}
+	return outcome{replied: reply != nil, body: string(body)}
+}
+
+// filter sends body through f in two pieces and an empty last one.
+func filter(f plugin.BodyFilter, body []byte) []byte {
+	var out []byte
+	half := len(body) / 2
+	for _, chunk := range [...][]byte{body[:half], body[half:]} {
+		out = append(out, f.Write(chunk, false)...)
+	}
+	return append(out, f.Write(nil, true)...)
+}
+
+func (r *Request) check(t *testing.T, i int, c *plugin.Ctx, got outcome) {
+	t.Helper()
+	switch {
+	case r.Status == 0 && got.replied:
+		t.Errorf("request %d: answered %d %q, want it to go upstream", i, c.Response.Status, got.body)
+	case r.Status != 0 && !got.replied:
+		t.Errorf("request %d: went upstream, want %d", i, r.Status)
+	case r.Status != 0 && c.Response.Status != r.Status:
+		t.Errorf("request %d: answered %d, want %d", i, c.Response.Status, r.Status)
+	}
+	if !strings.Contains(got.body, r.Body) {
+		t.Errorf("request %d: body %q, want %q in it", i, got.body, r.Body)
+	}
+	for k, want := range r.Reply {
+		if v, there := c.Response.Header.Get(k); v != want || there != (want != "") {
+			t.Errorf("request %d: reply has %s: %q, want %q", i, k, v, want)
+		}
+	}
+	name := ""
+	if c.Consumer != nil {
+		name = c.Consumer.Name
+	}
+	if name != r.Consumer {
+		t.Errorf("request %d: consumer %q, want %q", i, name, r.Consumer)
+	}
+	for k, want := range r.Upstream {
+		if v, _ := c.Header(k); v != want {
+			t.Errorf("request %d: upstream gets %s: %q, want %q", i, k, v, want)
+		}
+	}
+	for _, k := range r.Gone {
+		if v, there := c.Header(k); there {
+			t.Errorf("request %d: upstream gets %s: %q, want it gone", i, k, v)
+		}
+	}
+	target := c.Request.Target
+	if c.To.Target != "" {
+		target = c.To.Target
+	}
+	if r.UpstreamTarget != "" && target != r.UpstreamTarget {
+		t.Errorf("request %d: upstream gets target %q, want %q", i, target, r.UpstreamTarget)
+	}
+}
+
+// NewCtx is a GET request with the given header fields, from 127.0.0.1.
+func NewCtx(target string, fields ...[2]string) *plugin.Ctx {
+	path, _, _ := strings.Cut(target, "?")
+	req := &wire.Request{Method: "GET", Target: target, Proto: wire.HTTP11, Host: "example.com"}
+	for _, f := range fields {
+		req.Header.Add(f[0], f[1])
+	}
+	local := netip.MustParseAddr("127.0.0.1")
+	return &plugin.Ctx{
+		Request: req,
+		Path:    path,
+		Route:   &plugin.Route{ID: "1", Path: path},
+		Peer:    netip.AddrPortFrom(local, 40_000),
+		Server:  netip.AddrPortFrom(local, 9080),
+		Scheme:  "http",
+		Client:  local.String(),
+		Buffer:  payload(""),
+	}
+}
+
+// Send runs the request phases; nil means that the request goes upstream.
+func Send(ph plugin.Phases, c *plugin.Ctx) *plugin.Reply {
+	for _, f := range [...]func(*plugin.Ctx) *plugin.Reply{ph.Rewrite, ph.Access, ph.BeforeProxy} {
+		if f == nil {
+			continue
+		}
+		if r := f(c); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// Env is an environment with a clock of your own, which logs nothing.
+func Env(now func() time.Time) plugin.Env {
+	return plugin.Env{
+		Context: context.Background(),
+		Owner:   "routes/1",
+		Keep:    new(plugin.Keeper).Uses(),
+		Now:     now,
+		Log:     slog.New(slog.DiscardHandler),
+	}
+}
+
+type payload string
+
+func (p payload) Body(limit int64) ([]byte, error) {
+	if int64(len(p)) > limit {
+		return nil, plugin.ErrBodyTooLarge
+	}
+	return []byte(p), nil
+}
