@@ -66,9 +66,12 @@ func requestURI(dst []byte, c *plugin.Ctx) ([]byte, bool) {
 
 func requestLine(dst []byte, c *plugin.Ctx) ([]byte, bool) {
 	r := c.Request
+	if r.Method == "" {
+		return dst, false
+	}
 	dst = append(append(dst, r.Method...), ' ')
 	dst = append(append(dst, r.Target...), ' ')
-	return append(dst, r.Proto.String()...), r.Method != ""
+	return append(dst, r.Proto.String()...), true
 }
 
 func status(dst []byte, c *plugin.Ctx) ([]byte, bool) {
