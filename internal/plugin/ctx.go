@@ -25,8 +25,10 @@ type Ctx struct {
 	// Response is the answer's head, from the Header phase on.
 	Response *wire.Response
 
-	// Route is what was matched; nil when nothing was.
-	Route *Route
+	// Route is what was matched; nil when nothing was. MatchedPath and
+	// MatchedHost are the patterns that did.
+	Route                    *Route
+	MatchedPath, MatchedHost string
 
 	// Consumer is the authenticated caller, set by an authenticating plugin.
 	Consumer *Consumer
@@ -62,7 +64,7 @@ type Ctx struct {
 
 // A Route is the matched route as plugins and variables see it.
 type Route struct {
-	ID, Name, Path, Host   string // Path and Host are the patterns that matched first
+	ID, Name               string
 	ServiceID, ServiceName string
 	Labels                 map[string]string
 }

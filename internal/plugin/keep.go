@@ -23,6 +23,9 @@ type Uses struct {
 // Uses starts the list of one configuration.
 func (k *Keeper) Uses() *Uses { return &Uses{keeper: k} }
 
+// Fork starts the list of one more configuration at the same Keeper.
+func (u *Uses) Fork() *Uses { return &Uses{keeper: u.keeper} }
+
 // Len is the number of values kept.
 func (k *Keeper) Len() int {
 	k.mu.Lock()

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/wire"
+)
+
+// A conn is one HTTP/1.1 client connection and the memory its requests share.
+type conn struct {
+	exchange
+	nc    net.Conn
+	in    wire.Reader
+	probe *wire.Probe
+
+	read, write deadline
+
+	state   atomic.Int64 // see below
+	stopped atomic.Bool  // the rest of the body is not wanted
+	gone    error        // why reading stopped in the middle of a body
+	partial bool         // some bytes of the next head have arrived
+	inHead  bool         // reading a head: Read sets the head's own deadline
+
+	head, tail []byte // what is being written around a piece of body
+	vec        net.Buffers
+	vecs       [3][]byte
+
+	framing   framing
+	continued bool  // 100 Continue was sent, or need not be
+	body      int64 // bytes read of the request's body
+}
+
+// The states of a connection. While it waits for an upstream the state is the
+// time in nanoseconds since when, always above the named ones.
+const (
+	idle     int64 = iota // between requests
+	active                // a request is served
+	aborting              // the sweeper ends the upstream call
+	closing               // must not begin another request
+)
+
+// A framing is how the end of a response's body is marked.
+type framing uint8
+
+const (
+	noBody framing = iota
+	counted
+	chunked
+	untilClose
+)
+
+func (e *Engine) serve(nc net.Conn) {
+	c := newConn(e, nc)
+	e.add(c)
+	defer e.remove(c)
+	defer nc.Close()
+	defer c.release()
+	for c.next() {
+		c.in.Next()
+	}
+}
+
+func newConn(e *Engine, nc net.Conn) *conn {
+	c := &conn{nc: nc, probe: wire.NewProbe(nc)}
+	c.read.set, c.write.set = nc.SetReadDeadline, nc.SetWriteDeadline
+	c.exchange.init(e, c, upload{
+		Reader:  body{c},
+		whole:   c.in.WholeBody,
+		trailer: c.in.Trailer,
+		stop:    c.stopBody,
+		want:    c.want,
+		waiting: c.waiting,
+	})
+	c.ctx.Peer, c.ctx.Server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
+	c.ctx.Client = c.ctx.Peer.Addr().String()
+	c.ctx.Scheme = "http"
+	c.in.Reset(reader{c}, e.Limits)
+	return c
+}
+
+// addrPort is the address with IPv4 in its plain form.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
+
+func (c *conn) release() {
+	c.exchange.close()
+	c.in.Release()
+}
+
+// next serves one request and reports whether another may follow.
+func (c *conn) next() bool {
+	if !c.state.CompareAndSwap(active, idle) && c.state.Load() != idle {
+		return false
+	}
+	if c.engine.draining.Load() && c.in.Unread() == 0 {
+		return false
+	}
+	c.inHead, c.partial = true, c.in.Unread() > 0
+	err := c.in.ReadRequest(&c.request)
+	c.inHead = false
+	if !c.state.CompareAndSwap(idle, active) && err == nil {
+		return false // Shutdown ended the connection while it was idle
+	}
+	c.begin(time.Now())
+	if err != nil {
+		return c.refuseHead(err)
+	}
+	c.continued, c.body, c.gone = !c.request.Expect, 0, nil
+	c.handle()
+	return c.finish()
+}
+
+// refuseHead answers a head that cannot be served. Silence ends quietly.
+func (c *conn) refuseHead(err error) bool {
+	switch {
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrVersion):
+		c.fail(400, err)
+	case errors.Is(err, wire.ErrHeadTooLarge):
+		c.fail(431, err)
+	case errors.Is(err, wire.ErrExpectation):
+		c.fail(417, err)
+	case c.partial && isTimeout(err) && c.state.Load() != closing:
+		c.fail(408, err)
+	default:
+		return false
+	}
+	c.linger()
+	return false
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// reader is the connection as its parser reads it, with deadlines.
+type reader struct{ c *conn }
+
+func (r reader) Read(p []byte) (int, error) {
+	c := r.c
+	switch {
+	case !c.inHead:
+		c.read.extend(time.Now(), c.engine.BodyTimeout)
+	case c.partial:
+		// Once per head: a sender that drips bytes does not move it.
+		if c.state.Load() == idle && c.state.CompareAndSwap(idle, active) {
+			c.read.extend(time.Now(), c.engine.HeaderTimeout)
+		}
+	default:
+		c.read.extend(time.Now(), c.engine.KeepaliveTimeout)
+	}
+	// After the deadline was set: whoever stops the body moves it into the past.
+	if c.stopped.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n, err := c.nc.Read(p)
+	if n > 0 && c.inHead {
+		c.partial = true
+	}
+	return n, err
+}
+
+// A body is the connection's current request body.
+type body struct{ c *conn }
+
+// Read reads decoded bytes.
+func (b body) Read(p []byte) (int, error) {
+	c := b.c
+	n, err := c.in.ReadBody(p)
+	c.body += int64(n)
+	if limit := c.engine.MaxBody; limit > 0 && c.body > limit {
+		err = errBodyTooLarge
+	}
+	if err != nil && err != io.EOF {
+		c.gone = err
+	}
+	return n, err
+}
+
+// Ready says that Read would not wait.
+func (b body) Ready() bool { return b.c.in.BodyDone() || len(b.c.in.Buffered()) > 0 }
+
+// stopBody makes a read of the body return, whoever does it.
+func (c *conn) stopBody() {
+	c.stopped.Store(true)
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// want sends 100 Continue once, to a client that waits for it.
+func (c *conn) want() error {
+	if c.continued {
+		return nil
+	}
+	c.continued = true
+	return c.send([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+}
+
+func (c *conn) send(p []byte) error {
+	c.write.extend(time.Now(), c.engine.SendTimeout)
+	n, err := c.nc.Write(p)
+	c.ctx.Sent.Bytes += int64(n)
+	return err
+}
+
+// finish ends the exchange on the connection and reports whether the next
+// request may follow: its body must be out of the way first.
+func (c *conn) finish() bool {
+	switch {
+	case c.broken:
+		c.reset()
+		return false
+	case c.closeAfter, c.gone != nil, !c.continued && !c.in.BodyDone():
+		c.linger()
+		return false
+	case c.in.BodyDone() || c.request.Length <= drainLimit && c.drain(drainLimit):
+		return true
+	}
+	c.linger()
+	return false
+}
+
+// reset makes the connection's end visible as a failure where a plain end
+// would pass for the end of the body.
+func (c *conn) reset() {
+	if t, ok := c.nc.(*net.TCPConn); ok && c.framing == untilClose {
+		t.SetLinger(0)
+	}
+}
+
+// drainLimit bounds what is read of an unwanted body to save the connection.
+const drainLimit = 64 << 10
+
+func (c *conn) drain(limit int64) bool {
+	var p [4 << 10]byte
+	for n := int64(0); n <= limit; {
+		k, err := c.in.ReadBody(p[:])
+		n += int64(k)
+		if err != nil {
+			return err == io.EOF
+		}
+	}
+	return false
+}
+
+// lingerTime and lingerBytes bound what is read after the last answer.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 1 << 20
+)
+
+// linger closes the sending side and reads on for a moment: closing with unread
+// bytes would reset the connection and could destroy the answer on its way
+// (RFC 9112 §9.6).
+func (c *conn) linger() {
+	if c.gone == nil && c.in.BodyDone() && c.in.Unread() == 0 && c.request.Close {
+		return
+	}
+	t, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || t.CloseWrite() != nil {
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	var p [4 << 10]byte
+	for n := 0; n < lingerBytes; {
+		k, err := c.nc.Read(p[:])
+		n += k
+		if err != nil {
+			return
+		}
+	}
+}
+
+// waiting is called before and after the exchange waits for its upstream.
+func (c *conn) waiting(begin bool) {
+	since := c.ctx.Start.UnixNano()
+	if begin {
+		c.state.CompareAndSwap(active, since)
+		return
+	}
+	for !c.state.CompareAndSwap(since, active) && c.state.Load() == aborting {
+		time.Sleep(time.Millisecond) // the sweeper is between its two steps
+	}
+}
+
+// abortIfGone ends the upstream call of a client that has closed its side.
+func (c *conn) abortIfGone(now time.Time) {
+	s := c.state.Load()
+	if s <= closing || now.UnixNano()-s < int64(time.Second) || c.probe == nil {
+		return
+	}
+	if c.probe.State() != wire.Ended || !c.state.CompareAndSwap(s, aborting) {
+		return
+	}
+	c.call.Abort()
+	c.state.Store(active)
+}
+
+// endIdle closes the connection unless a request is being served.
+func (c *conn) endIdle() {
+	if c.state.CompareAndSwap(idle, closing) {
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (c *conn) kill() { c.nc.Close() }

@@ -1,0 +1,166 @@
+// Package engine is the data plane: it accepts connections, reads requests,
+// runs the plan of the route they match and streams the answer. One goroutine
+// serves one connection; none of them ever does configuration work.
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/plugin"
+	"weir/internal/snapshot"
+	"weir/internal/wire"
+)
+
+// Config is how the data plane treats its clients.
+type Config struct {
+	State *snapshot.Applier
+	Log   *slog.Logger
+
+	// AccessLog is called after every request; nil: no access log.
+	AccessLog func(*plugin.Ctx)
+
+	Server string // value of the Server response header
+	Limits wire.Limits
+
+	// KeepaliveTimeout bounds the wait for the next request of a connection,
+	// HeaderTimeout a request's head, BodyTimeout the wait between two reads of
+	// its body, SendTimeout the wait between two writes. They are enforced within
+	// a second or a tenth of their length, whichever is shorter.
+	KeepaliveTimeout, HeaderTimeout, BodyTimeout, SendTimeout time.Duration
+
+	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
+	MaxConnections     int   // 0: unlimited; above, connections wait to be accepted
+	KeepSlashes        bool  // repeated slashes stay significant
+	ShowUpstreamStatus bool  // X-APISIX-Upstream-Status on every answer
+}
+
+// An Engine serves listeners. Make it with New.
+type Engine struct {
+	Config
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	draining atomic.Bool
+	wg       sync.WaitGroup // connections and acceptors
+	date     dateCell
+	stop     chan struct{}
+	sweeper  sync.WaitGroup
+}
+
+// New makes an engine and starts its sweeper; Shutdown ends both.
+func New(cfg Config) *Engine {
+	e := &Engine{Config: cfg, conns: map[*conn]struct{}{}, stop: make(chan struct{})}
+	e.date.set(time.Now())
+	e.sweeper.Go(e.sweep)
+	return e
+}
+
+// Serve accepts connections until the listener is closed, which Shutdown does
+// by closing what it is given, or until an error that does not pass.
+func (e *Engine) Serve(l net.Listener) error {
+	e.wg.Add(1)
+	defer e.wg.Done()
+	slots := e.slots()
+	for pause := 5 * time.Millisecond; ; {
+		slots.take()
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 5 * time.Millisecond
+			e.wg.Go(func() {
+				defer slots.give()
+				e.serve(nc)
+			})
+			continue
+		}
+		slots.give()
+		if e.draining.Load() || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		var temporary interface{ Temporary() bool }
+		if !errors.As(err, &temporary) || !temporary.Temporary() {
+			return err
+		}
+		// Out of descriptors or memory: connections that end make room.
+		e.Log.Warn("cannot accept connections for the moment", "listener", l.Addr(), "err", err)
+		time.Sleep(pause)
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// slots bound the connections of one listener; nil: unbounded.
+type slots chan struct{}
+
+func (e *Engine) slots() slots {
+	if e.MaxConnections <= 0 {
+		return nil
+	}
+	return make(slots, e.MaxConnections)
+}
+
+func (s slots) take() {
+	if s != nil {
+		s <- struct{}{}
+	}
+}
+
+func (s slots) give() {
+	if s != nil {
+		<-s
+	}
+}
+
+// Shutdown stops accepting, lets every request that has begun finish, and
+// returns when all connections are closed or, after closing the rest at once,
+// when ctx ends. It closes the given listeners.
+func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
+	e.draining.Store(true)
+	for _, l := range listeners {
+		l.Close()
+	}
+	e.each((*conn).endIdle)
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		e.each((*conn).kill)
+		<-done
+	}
+	close(e.stop)
+	e.sweeper.Wait()
+	return err
+}
+
+func (e *Engine) each(f func(*conn)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.conns {
+		f(c)
+	}
+}
+
+// Connections is the number of open client connections.
+func (e *Engine) Connections() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.conns)
+}
+
+func (e *Engine) add(c *conn) {
+	e.mu.Lock()
+	e.conns[c] = struct{}{}
+	e.mu.Unlock()
+}
+
+func (e *Engine) remove(c *conn) {
+	e.mu.Lock()
+	delete(e.conns, c)
+	e.mu.Unlock()
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"bytes"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"weir/internal/plan"
+	"weir/internal/plugin"
+	"weir/internal/snapshot"
+	"weir/internal/upstream"
+	"weir/internal/wire"
+)
+
+// A stream is the client's side of one exchange. Each protocol implements it;
+// everything else about a request is the same for all.
+type stream interface {
+	// ReadBody reads the decoded request body; io.EOF at its end.
+	ReadBody(p []byte) (int, error)
+	// WriteHead sends a response head and the beginning of the body. Interim
+	// responses (1xx) may come before the final one. last: the body is complete.
+	WriteHead(r *wire.Response, body []byte, last bool) error
+	// Write sends more of the body.
+	Write(p []byte, last bool) error
+}
+
+// An upload is the client's body on its way to an upstream.
+type upload struct {
+	io.Reader                             // its Read may run on another goroutine than the exchange
+	whole     func([]byte) ([]byte, bool) // appends the body if all of it is there
+	trailer   func() *wire.Header         // after the end
+	stop      func()                      // makes Read return
+	want      func() error                // sends 100 Continue if the client waits for it
+	waiting   func(bool)                  // the exchange begins or ends waiting for its upstream
+}
+
+// An exchange is one request and its answer, whatever protocol carries it. It
+// is reused for the requests of a connection.
+type exchange struct {
+	engine *Engine
+	stream stream
+	upload upload
+	pin    *snapshot.Pin
+
+	request wire.Request
+	ctx     plugin.Ctx
+	route   *snapshot.Route // nil until matched
+	call    upstream.Call
+	tryHook func(int) error
+	local   wire.Response // an answer of the gateway's own
+	trailer *wire.Header  // of the answer; nil: none
+	filters []plugin.BodyFilter
+
+	buffered []byte // the request's body, if a plugin asked for it
+	replay   bytes.Reader
+
+	small  []byte // scratch of a chunked body that came with its head
+	lines  []byte // header lines the gateway adds for the upstream
+	path   []byte // scratch of the normalised path
+	target []byte // scratch of the forwarded target
+	status []byte // scratch of X-APISIX-Upstream-Status
+
+	answered   bool // a final head was sent
+	closeAfter bool // the connection ends after this exchange
+	broken     bool // the answer was cut: the client must not take it for whole
+	planless   bool // a plugin has panicked: no more of the plan is run
+}
+
+func (x *exchange) init(e *Engine, s stream, u upload) {
+	x.engine, x.stream, x.upload = e, s, u
+	x.pin = e.State.NewPin()
+	x.ctx.Request = &x.request
+	x.ctx.Buffer = x
+	x.call.Early = x.early
+	x.tryHook = x.beforeTry
+	x.path = make([]byte, 0, 256)
+}
+
+func (x *exchange) close() { x.engine.State.FreePin(x.pin) }
+
+// begin readies x for a request whose head is complete.
+func (x *exchange) begin(now time.Time) {
+	x.ctx.Reset()
+	x.ctx.Start = now
+	x.route, x.trailer, x.buffered = nil, nil, nil
+	x.filters = x.filters[:0]
+	x.answered, x.broken, x.planless = false, false, false
+	x.closeAfter = x.request.Close
+}
+
+// handle answers the request. A panic in a plugin loses this request alone.
+func (x *exchange) handle() {
+	snap := x.pin.Take()
+	defer x.end()
+	x.ctx.Index = snap
+	if reply := x.decide(snap); reply != nil {
+		x.answer(reply)
+		return
+	}
+	x.proxy(snap)
+}
+
+// decide finds the route and runs its plan; a Reply answers the request.
+func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
+	if !x.readPath() {
+		return pages[400]
+	}
+	if limit := x.engine.MaxBody; limit > 0 && x.request.Length > limit {
+		return pages[413]
+	}
+	x.route = snap.Match(&x.ctx)
+	if x.route == nil {
+		return notFound
+	}
+	x.ctx.Route = &x.route.Route
+	if x.route.Fault != 0 {
+		return pages[x.route.Fault]
+	}
+	return x.route.Plan.Request(&x.ctx)
+}
+
+// end runs whatever happened: it logs, counts and unpins.
+func (x *exchange) end() {
+	if p := recover(); p != nil {
+		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
+		x.planless = true
+		x.fail(500, errPanic)
+	}
+	x.logFailure()
+	x.logPhase()
+	x.pin.Drop()
+}
+
+// plan is what runs for this request; nil: nothing.
+func (x *exchange) plan() *plan.Plan {
+	if x.route == nil || x.planless {
+		return nil
+	}
+	return x.route.Plan
+}
+
+// logPhase runs the Log phase and the access log.
+func (x *exchange) logPhase() {
+	defer func() {
+		if p := recover(); p != nil {
+			x.engine.Log.Error("a log phase panicked", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if p := x.plan(); p != nil {
+		p.Done(&x.ctx)
+	}
+	if x.engine.AccessLog != nil {
+		x.engine.AccessLog(&x.ctx)
+	}
+}

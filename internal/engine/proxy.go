@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"weir/internal/plugin"
+	"weir/internal/snapshot"
+	"weir/internal/upstream"
+	"weir/internal/wire"
+)
+
+// proxy sends the request to its upstream and streams the answer back.
+func (x *exchange) proxy(snap *snapshot.Snapshot) {
+	up, fault := snap.Upstream(x.route, x.ctx.To.UpstreamID)
+	if fault != 0 {
+		x.answer(pages[fault])
+		return
+	}
+	if err := x.prepare(); err != nil {
+		x.cut(err)
+		return
+	}
+	defer x.endCall()
+	x.upload.waiting(true)
+	err := up.RoundTrip(&x.call)
+	x.upload.waiting(false)
+	if err != nil {
+		x.failed(err)
+		return
+	}
+	x.relay()
+}
+
+// failed answers for an upstream that did not.
+func (x *exchange) failed(err error) {
+	x.ctx.Sent.Cause = err
+	var refused refusal
+	var up *upstream.Error
+	switch {
+	case errors.As(err, &refused):
+		x.answer(refused.reply)
+	case errors.Is(err, errBodyTooLarge):
+		x.fail(413, err)
+	case errors.As(err, &up):
+		x.closeAfter = x.closeAfter || up.Kind == upstream.Aborted || up.Kind == upstream.ClientBody
+		x.fail(up.Status(), err)
+	default:
+		x.closeAfter = true
+		x.fail(502, err)
+	}
+}
+
+// refusal carries the reply of a BeforeProxy step through the upstream's hands.
+type refusal struct{ reply *plugin.Reply }
+
+func (refusal) Error() string { return "refused before proxying" }
+
+// beforeTry runs the BeforeProxy phase.
+func (x *exchange) beforeTry(int) error {
+	if r := x.route.Plan.Before(&x.ctx); r != nil {
+		return refusal{r}
+	}
+	return nil
+}
+
+// prepare fills the call.
+func (x *exchange) prepare() error {
+	c, to := &x.call, &x.ctx.To
+	c.Reset()
+	c.Request = &x.request
+	c.Method, c.Target, c.ForceHost = to.Method, to.Target, to.Host
+	c.Timeout = x.route.Timeout
+	x.lines = x.appendForwarded(x.lines[:0])
+	x.dropOwn()
+	c.Extra = x.lines
+	c.BeforeTry = nil
+	if len(x.route.Plan.BeforeProxy) > 0 {
+		c.BeforeTry = x.tryHook
+	}
+	return x.prepareBody()
+}
+
+// prepareBody lets the call read the client's body, or what a plugin has
+// buffered of it. 100 Continue goes out here and not at the first read, which
+// may happen on another goroutine while the answer is being written.
+func (x *exchange) prepareBody() error {
+	c := &x.call
+	c.Body, c.Length, c.Trailer, c.StopBody = nil, 0, nil, nil
+	switch {
+	case x.buffered != nil:
+		x.replay.Reset(x.buffered)
+		c.Body, c.Length = &x.replay, int64(len(x.buffered))
+	case x.wholeChunked():
+		x.replay.Reset(x.small)
+		c.Body, c.Length = &x.replay, int64(len(x.small))
+	case x.request.Length != 0:
+		c.Body, c.Length = x.upload.Reader, x.request.Length
+		c.Trailer, c.StopBody = x.upload.trailer, x.upload.stop
+		return x.upload.want()
+	}
+	return nil
+}
+
+// wholeChunked takes a chunked body that has already arrived whole, to be sent
+// on with a length. One with trailers keeps its framing.
+func (x *exchange) wholeChunked() (ok bool) {
+	if x.request.Length != wire.Chunked || x.request.Trailers || x.engine.MaxBody > 0 {
+		return false
+	}
+	x.small, ok = x.upload.whole(x.small[:0])
+	return ok
+}
+
+// dropOwn drops what ends at the gateway, and what the client must not say in
+// the gateway's name: the headers that the gateway sends itself, in whatever
+// spelling a backend could take for them.
+func (x *exchange) dropOwn() {
+	fields := x.request.Header.Fields()
+	for i := range fields {
+		f := &fields[i]
+		if f.Known == wire.KnownNone {
+			continue
+		}
+		name := f.Known.Name()
+		switch {
+		case f.Known&(wire.Nominated|wire.Alias) != 0, hopByHop(name):
+			f.Dropped = true
+		case name >= wire.KnownXConsumerUsername:
+			f.Dropped = f.Dropped || x.ctx.Consumer != nil
+		case name >= wire.KnownXRealIP:
+			f.Dropped = true
+		}
+	}
+}
+
+// hopByHop says that a field is the connection's own (RFC 9110 §7.6.1).
+func hopByHop(k wire.Known) bool {
+	switch k {
+	case wire.KnownConnection, wire.KnownKeepAlive, wire.KnownProxyAuthenticate, wire.KnownProxyAuthorization,
+		wire.KnownProxyConnection, wire.KnownTE, wire.KnownTrailer, wire.KnownTransferEncoding, wire.KnownUpgrade:
+		return true
+	}
+	return false
+}
+
+// appendForwarded prints the headers that tell the upstream about the client
+// (apisix-runtime.md §9.1).
+func (x *exchange) appendForwarded(dst []byte) []byte {
+	c := &x.ctx
+	dst = line(dst, "X-Real-IP", c.Client)
+	dst = append(dst, "X-Forwarded-For: "...)
+	dst = x.appendChain(dst)
+	dst = append(append(dst, c.Client...), "\r\n"...)
+	dst = line(dst, "X-Forwarded-Proto", or(c.Forwarded.Proto, c.Scheme))
+	dst = line(dst, "X-Forwarded-Host", or(c.Forwarded.Host, x.request.Host))
+	if c.Forwarded.Port != "" {
+		dst = line(dst, "X-Forwarded-Port", c.Forwarded.Port)
+	} else {
+		dst = append(dst, "X-Forwarded-Port: "...)
+		dst = append(x.appendPort(dst), "\r\n"...)
+	}
+	if p := c.Consumer; p != nil {
+		dst = line(dst, "X-Consumer-Username", p.Name)
+		if p.CredentialID != "" {
+			dst = line(dst, "X-Credential-Identifier", p.CredentialID)
+		}
+		if p.CustomID != "" {
+			dst = line(dst, "X-Consumer-Custom-ID", p.CustomID)
+		}
+	}
+	return dst
+}
+
+// appendChain prints what earlier proxies reported, each followed by a comma.
+func (x *exchange) appendChain(dst []byte) []byte {
+	fields := x.request.Header.Fields()
+	for i := range fields {
+		if f := &fields[i]; f.Known == wire.KnownXForwardedFor && f.Value != "" {
+			dst = append(append(dst, f.Value...), ", "...)
+		}
+	}
+	return dst
+}
+
+// appendPort prints the port in the request's Host, else the one we listen on.
+func (x *exchange) appendPort(dst []byte) []byte {
+	host := x.request.Host
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && i+1 < len(host) && !strings.Contains(host[i:], "]") {
+		return append(dst, host[i+1:]...)
+	}
+	return strconv.AppendUint(dst, uint64(x.ctx.Server.Port()), 10)
+}
+
+func line(dst []byte, name, value string) []byte {
+	return append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// view is b as a string; b does not change before the request ends.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// early relays an interim response, except to HTTP/1.0, which has none.
+func (x *exchange) early(r *wire.Response) error {
+	if x.request.Proto == wire.HTTP10 || r.Status == 100 {
+		return nil
+	}
+	dropResponseHop(r)
+	return x.stream.WriteHead(r, nil, true)
+}
+
+func dropResponseHop(r *wire.Response) {
+	fields := r.Header.Fields()
+	for i := range fields {
+		f := &fields[i]
+		if f.Known == wire.KnownNone {
+			continue
+		}
+		if f.Known&wire.Nominated != 0 || hopByHop(f.Known.Name()) {
+			f.Dropped = true
+		}
+	}
+}
+
+// endCall gives the connection back and notes what was tried.
+func (x *exchange) endCall() {
+	x.call.Finish()
+	for i := range x.call.Tries {
+		t := &x.call.Tries[i]
+		status := t.Status
+		if status == 0 {
+			status = statusOf(t.Err)
+		}
+		x.ctx.Sent.Tries = append(x.ctx.Sent.Tries, plugin.Try{
+			Addr: t.Addr, Status: status, Connect: t.Connect, Header: t.Header, Total: t.Total,
+		})
+	}
+}
+
+func statusOf(err error) int {
+	var up *upstream.Error
+	if errors.As(err, &up) {
+		return up.Status()
+	}
+	return 502
+}
+
+// relay streams the upstream's answer to the client.
+func (x *exchange) relay() {
+	r := x.call.Response
+	dropResponseHop(r)
+	x.dropFraming(r)
+	if x.engine.ShowUpstreamStatus || r.Status >= 500 {
+		x.status = x.appendStatuses(x.status[:0])
+		r.Header.Set("X-APISIX-Upstream-Status", view(x.status))
+	}
+	x.head(r)
+	first := x.call.Buffered()
+	last := bodiless(x.request.Method, r.Status) || r.Length == 0 || r.Length >= 0 && int64(len(first)) == r.Length
+	err := x.stream.WriteHead(r, x.filter(first, last), last)
+	x.call.Skip(len(first))
+	if err == nil && !last {
+		err = x.relayBody()
+	}
+	x.cut(err)
+}
+
+// dropFraming drops what the gateway frames anew, and the upstream's Server.
+// An announced length stays where there is no body to count (HEAD, 304).
+func (x *exchange) dropFraming(r *wire.Response) {
+	keep := (x.request.Method == "HEAD" || r.Status == 304) && r.Status != 204
+	fields := r.Header.Fields()
+	for i := range fields {
+		switch f := &fields[i]; f.Known {
+		case wire.KnownContentLength:
+			f.Dropped = !keep
+		case wire.KnownServer:
+			f.Dropped = true
+		}
+	}
+}
+
+// appendStatuses prints the status of every try, as in $upstream_status.
+func (x *exchange) appendStatuses(dst []byte) []byte {
+	for i, t := range x.call.Tries {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		status := t.Status
+		if status == 0 {
+			status = statusOf(t.Err)
+		}
+		dst = strconv.AppendInt(dst, int64(status), 10)
+	}
+	return dst
+}
+
+// relayBody copies what is left of the body as it comes.
+func (x *exchange) relayBody() error {
+	b := wire.GetBuffer(relayBuffer)
+	defer b.Free()
+	for {
+		n, err := x.call.ReadBody(b.B)
+		last := err == io.EOF
+		if err != nil && !last {
+			return err
+		}
+		if t := x.call.Trailers(); last && t != nil {
+			x.trailer = t
+		}
+		if werr := x.stream.Write(x.filter(b.B[:n], last), last); werr != nil {
+			return werr
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// relayBuffer is the size of one read of a body; large bodies gain from it.
+const relayBuffer = 64 << 10

@@ -1,0 +1,213 @@
+package snapshot
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/cow"
+	"weir/internal/model"
+	"weir/internal/plan"
+	"weir/internal/plugin"
+	"weir/internal/router"
+	"weir/internal/upstream"
+)
+
+// Config is what an Applier needs.
+type Config struct {
+	Plugins []plugin.Spec
+	Router  router.Kind
+
+	// Upstream is the environment of compiled upstreams; its Pools are used by
+	// all of them.
+	Upstream upstream.Env
+
+	// Open returns a plugin's credential or configuration with its secrets
+	// readable: decrypted, references resolved; nil: as stored.
+	Open func(plugin.Spec, []byte) []byte
+
+	Now func() time.Time // nil: time.Now
+	Log *slog.Logger
+}
+
+// An Applier owns the current state. Apply is the only thing in the process
+// that changes it.
+type Applier struct {
+	config Config
+	specs  plan.Specs
+	env    plugin.Env
+	cancel context.CancelFunc
+
+	current atomic.Pointer[Snapshot]
+	users   users
+	empty   *plan.Plan
+
+	compiled [model.KindCount]atomic.Int64
+	deltas   atomic.Int64
+	spent    atomic.Int64 // nanoseconds
+
+	waiting struct {
+		mu   sync.Mutex
+		list map[*waiter]struct{}
+	}
+	retiring retiring
+	stop     chan struct{}
+	closer   sync.WaitGroup
+}
+
+type waiter struct {
+	revision int64
+	done     chan struct{}
+}
+
+// New makes an applier whose state is empty, at revision 0. Close ends it.
+func New(cfg Config) *Applier {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Open == nil {
+		cfg.Open = func(_ plugin.Spec, raw []byte) []byte { return raw }
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &Applier{
+		config: cfg,
+		specs:  plan.Specs{},
+		env: plugin.Env{
+			Context: ctx,
+			Keep:    new(plugin.Keeper).Uses(),
+			Now:     cfg.Now,
+			Log:     cfg.Log,
+		},
+		cancel: cancel,
+		users:  users{},
+		stop:   make(chan struct{}),
+	}
+	for _, s := range cfg.Plugins {
+		a.specs[s.Name] = s
+	}
+	a.empty, _ = plan.Compile(nil, nil, a.env)
+	a.waiting.list = map[*waiter]struct{}{}
+	a.retiring.pins = map[*Pin]struct{}{}
+	a.retiring.wake = make(chan struct{}, 1)
+	a.current.Store(&Snapshot{
+		seq:    1,
+		router: router.New[*Route](cfg.Router),
+		index:  map[string]*cow.Map[*record]{},
+		specs:  a.specs,
+		open:   cfg.Open,
+	})
+	a.closer.Go(func() { a.retiring.run(a.stop) })
+	return a
+}
+
+// Close closes every compiled object. No request may be running.
+func (a *Applier) Close() {
+	a.Apply(a.wipe())
+	close(a.stop)
+	a.closer.Wait()
+	a.cancel()
+}
+
+// wipe is the delta to the empty state.
+func (a *Applier) wipe() model.Delta {
+	s := a.Current()
+	d := model.Delta{Revision: s.Revision}
+	for id := range s.routes.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindRoute, ID: id})
+	}
+	for id := range s.services.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindService, ID: id})
+	}
+	for id := range s.upstreams.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindUpstream, ID: id})
+	}
+	return d
+}
+
+// Current is the state that new requests see.
+func (a *Applier) Current() *Snapshot { return a.current.Load() }
+
+// Apply makes the state after d current. Calls must not overlap. An object that
+// does not compile keeps its last good form and carries the reason as its
+// fault; the rest of d is applied.
+func (a *Applier) Apply(d model.Delta) {
+	start := a.config.Now()
+	prev := a.Current()
+	if len(d.Put) == 0 && len(d.Del) == 0 {
+		a.publish(prev, prev.at(d.Revision), nil)
+		return
+	}
+	n := a.begin(prev)
+	for _, k := range d.Del {
+		n.remove(k)
+	}
+	for _, o := range d.Put {
+		n.put(o)
+	}
+	n.compileRoutes()
+	next := n.end(d.Revision)
+	a.publish(prev, next, n.retired)
+	a.deltas.Add(1)
+	a.spent.Add(int64(a.config.Now().Sub(start)))
+}
+
+// at is s at another revision.
+func (s *Snapshot) at(revision int64) *Snapshot {
+	next := *s
+	next.Revision = revision
+	next.seq++
+	return &next
+}
+
+func (a *Applier) publish(prev, next *Snapshot, retired []func()) {
+	a.current.Store(next)
+	a.retiring.add(prev.seq, retired)
+	a.waiting.mu.Lock()
+	defer a.waiting.mu.Unlock()
+	for w := range a.waiting.list {
+		if w.revision <= next.Revision {
+			close(w.done)
+			delete(a.waiting.list, w)
+		}
+	}
+}
+
+// Wait returns when the state has at least the given revision, or with ctx's
+// error.
+func (a *Applier) Wait(ctx context.Context, revision int64) error {
+	w := &waiter{revision, make(chan struct{})}
+	a.waiting.mu.Lock()
+	if a.Current().Revision >= revision {
+		a.waiting.mu.Unlock()
+		return nil
+	}
+	a.waiting.list[w] = struct{}{}
+	a.waiting.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		a.waiting.mu.Lock()
+		delete(a.waiting.list, w)
+		a.waiting.mu.Unlock()
+		return ctx.Err()
+	}
+}
+
+// Work is what applying has cost so far.
+type Work struct {
+	Deltas   int64
+	Compiled map[string]int64 // objects compiled, by directory of their kind
+	Spent    time.Duration
+}
+
+// Work returns the counters.
+func (a *Applier) Work() Work {
+	w := Work{Deltas: a.deltas.Load(), Compiled: map[string]int64{}, Spent: time.Duration(a.spent.Load())}
+	for k := range model.KindCount {
+		w.Compiled[k.Dir()] = a.compiled[k].Load()
+	}
+	return w
+}

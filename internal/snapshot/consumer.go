@@ -1,0 +1,278 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"weir/internal/cow"
+	"weir/internal/dialect/apisix"
+	"weir/internal/model"
+	"weir/internal/plugin"
+)
+
+// A record is a stored consumer or credential. It is data: what a request needs
+// of it is decoded when a request first does, and kept with it.
+type record struct {
+	id      string // "jack", or "jack/credentials/c1"
+	created int64
+	raw     []byte
+	decoded atomic.Pointer[decoded]
+}
+
+// decoded is a record as one plugin sees it; several make a list.
+type decoded struct {
+	plugin   string
+	parent   *record // whose consumer this is
+	consumer plugin.Consumer
+	next     *decoded
+}
+
+// name is the consumer's.
+func (r *record) name() string {
+	name, _, _ := strings.Cut(r.id, "/")
+	return name
+}
+
+func (r *record) kind() model.Kind {
+	if strings.Contains(r.id, "/") {
+		return model.KindCredential
+	}
+	return model.KindConsumer
+}
+
+// Find implements plugin.ConsumerIndex.
+func (s *Snapshot) Find(plugin, key string) *plugin.Consumer {
+	m := s.index[plugin]
+	if m == nil {
+		return nil
+	}
+	r, ok := m.Get(key)
+	if !ok {
+		return nil
+	}
+	return s.consumer(r, plugin)
+}
+
+// Named implements plugin.ConsumerIndex.
+func (s *Snapshot) Named(name string) *plugin.Consumer {
+	r, ok := s.records[model.KindConsumer].Get(name)
+	if !ok {
+		return nil
+	}
+	return s.consumer(r.record, "")
+}
+
+// consumer is r as the plugin sees it, or nil if its consumer is gone or cannot
+// be read.
+func (s *Snapshot) consumer(r *record, plugin string) *plugin.Consumer {
+	parent := r
+	if r.kind() == model.KindCredential {
+		e, ok := s.records[model.KindConsumer].Get(r.name())
+		if !ok {
+			return nil
+		}
+		parent = e.record
+	}
+	for d := r.decoded.Load(); d != nil; d = d.next {
+		if d.plugin == plugin && d.parent == parent {
+			return &d.consumer
+		}
+	}
+	return s.decode(r, parent, plugin)
+}
+
+// decode makes and keeps r's form for the plugin.
+func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
+	m, err := apisix.Consumer(parent.id, parent.raw)
+	if err != nil {
+		return nil
+	}
+	d := &decoded{plugin: plugin, parent: parent}
+	d.consumer.Name, d.consumer.GroupID, d.consumer.Labels = m.Username, m.GroupID, m.Labels
+	d.consumer.CustomID = m.Labels["custom_id"]
+	plugins := m.Plugins
+	if r != parent {
+		c, err := apisix.Credential(r.id, r.raw)
+		if err != nil {
+			return nil
+		}
+		d.consumer.CredentialID, plugins = c.ID, c.Plugins
+	}
+	if plugin != "" {
+		spec := s.specs[plugin]
+		if _, d.consumer.Credential, err = spec.DecodeCredential(s.open(spec, plugins[plugin])); err != nil {
+			return nil
+		}
+	}
+	for {
+		first := r.decoded.Load()
+		// Forms made for a parent that is gone are left behind.
+		d.next = nil
+		if first != nil && first.parent == parent {
+			d.next = first
+		}
+		if r.decoded.CompareAndSwap(first, d) {
+			return &d.consumer
+		}
+	}
+}
+
+// A recordEntry is a record at the revision it was last written, perhaps with
+// the same content.
+type recordEntry struct {
+	*record
+	modified int64
+}
+
+func (n *next) putRecord(o model.Object) {
+	records := n.records[o.Kind]
+	old, had := records.Get(o.ID)
+	if had && old.created == o.Created && apisix.WithoutTimes(old.raw) == apisix.WithoutTimes(o.Raw) {
+		records.Set(o.ID, recordEntry{old.record, o.Modified})
+		return
+	}
+	n.compiled[o.Kind].Add(1)
+	n.clearFault(o.Key)
+	r := &record{id: o.ID, created: o.Created, raw: o.Raw}
+	claims, err := n.claims(r)
+	if err != nil {
+		n.fault(o.Key, err)
+		if had {
+			return
+		}
+	}
+	if had {
+		n.unclaim(old.record)
+	}
+	for _, c := range claims {
+		n.claim(c, r)
+	}
+	records.Set(o.ID, recordEntry{r, o.Modified})
+}
+
+func (n *next) removeRecord(k model.Key) {
+	if old, had := n.records[k.Kind].Get(k.ID); had {
+		n.unclaim(old.record)
+		n.records[k.Kind].Del(k.ID)
+	}
+}
+
+// A claim is a key under which a plugin shall find a record.
+type claim struct{ plugin, key string }
+
+func (c claim) path() string { return c.plugin + "\x00" + c.key }
+
+// claims are the keys of r's authenticating plugins. Configuration that cannot
+// be read claims nothing.
+func (a *Applier) claims(r *record) ([]claim, error) {
+	var plugins model.Plugins
+	if r.kind() == model.KindCredential {
+		c, err := apisix.Credential(r.id, r.raw)
+		if err != nil {
+			return nil, err
+		}
+		plugins = c.Plugins
+	} else {
+		c, err := apisix.Consumer(r.id, r.raw)
+		if err != nil {
+			return nil, err
+		}
+		plugins = c.Plugins
+	}
+	var claims []claim
+	var faults []error
+	for name, raw := range plugins {
+		spec, known := a.specs[name]
+		if !known || spec.CredentialSchema() == nil {
+			continue
+		}
+		key, _, err := spec.DecodeCredential(a.config.Open(spec, raw))
+		switch {
+		case err != nil:
+			faults = append(faults, err)
+		case secretRef(key):
+			faults = append(faults, fmt.Errorf("plugin %s: the secret reference of its key is not resolved", name))
+		default:
+			claims = append(claims, claim{name, key})
+		}
+	}
+	return claims, errors.Join(faults...)
+}
+
+// secretRef says that a key is still a reference: it must not authenticate
+// anybody who sends its text.
+func secretRef(key string) bool {
+	return hasPrefixFold(key, "$secret://") || hasPrefixFold(key, "$env://")
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+func (n *next) indexOf(plugin string) *cow.Edit[*record] {
+	e := n.index[plugin]
+	if e == nil {
+		var m cow.Map[*record]
+		if now := n.s.index[plugin]; now != nil {
+			m = *now
+		}
+		e = m.Edit()
+		n.index[plugin] = e
+	}
+	return e
+}
+
+// claim puts r under a key. Of several claims the one that was created first
+// holds, then the lesser id, so that a restart changes nothing; all are faults.
+func (n *next) claim(c claim, r *record) {
+	index := n.indexOf(c.plugin)
+	holder, taken := index.Get(c.key)
+	if !taken {
+		index.Set(c.key, r)
+		return
+	}
+	all, _ := n.disputed.Get(c.path())
+	if all == nil {
+		all = []*record{holder}
+	}
+	n.settle(c, append(slices.Clone(all), r))
+}
+
+func (n *next) unclaim(r *record) {
+	claims, _ := n.claims(r)
+	for _, c := range claims {
+		all, disputed := n.disputed.Get(c.path())
+		if !disputed {
+			index := n.indexOf(c.plugin)
+			if holder, _ := index.Get(c.key); holder == r {
+				index.Del(c.key)
+			}
+			continue
+		}
+		for _, x := range all {
+			n.clearFault(model.Key{Kind: x.kind(), ID: x.id})
+		}
+		n.settle(c, slices.DeleteFunc(slices.Clone(all), func(x *record) bool { return x == r }))
+	}
+}
+
+// settle gives a key to the first of its claimants.
+func (n *next) settle(c claim, all []*record) {
+	slices.SortFunc(all, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id, b.id))
+	})
+	n.indexOf(c.plugin).Set(c.key, all[0])
+	if len(all) == 1 {
+		n.disputed.Del(c.path())
+		return
+	}
+	n.disputed.Set(c.path(), all)
+	for _, r := range all {
+		n.fault(model.Key{Kind: r.kind(), ID: r.id},
+			fmt.Errorf("the key of plugin %s belongs to several; %s holds it", c.plugin, all[0].id))
+	}
+}

@@ -1,0 +1,226 @@
+package snapshot
+
+import (
+	"maps"
+
+	"weir/internal/cow"
+	"weir/internal/dialect/apisix"
+	"weir/internal/model"
+	"weir/internal/router"
+	"weir/internal/upstream"
+)
+
+// next is the state after a delta in the making.
+type next struct {
+	*Applier
+	s *Snapshot // becomes the next state; its maps are replaced at the end
+
+	router    *router.Edit[*Route]
+	routes    *cow.Edit[*routeEntry]
+	services  *cow.Edit[*serviceEntry]
+	upstreams *cow.Edit[*upstreamEntry]
+	sets      [model.KindCount]*cow.Edit[*setEntry]
+	documents [model.KindCount]*cow.Edit[*model.Object]
+	records   [model.KindCount]*cow.Edit[recordEntry]
+	index     map[string]*cow.Edit[*record]
+	disputed  *cow.Edit[[]*record]
+	faults    *cow.Edit[error]
+
+	touched map[string]struct{} // routes to be compiled
+	retired []func()            // what the previous state was the last to use
+}
+
+func (a *Applier) begin(prev *Snapshot) *next {
+	n := &next{
+		Applier:   a,
+		s:         prev.at(prev.Revision),
+		router:    prev.router.Edit(),
+		routes:    prev.routes.Edit(),
+		services:  prev.services.Edit(),
+		upstreams: prev.upstreams.Edit(),
+		disputed:  prev.disputed.Edit(),
+		faults:    prev.faults.Edit(),
+		index:     map[string]*cow.Edit[*record]{},
+		touched:   map[string]struct{}{},
+	}
+	for k := range model.KindCount {
+		n.sets[k] = prev.sets[k].Edit()
+		n.documents[k] = prev.documents[k].Edit()
+		n.records[k] = prev.records[k].Edit()
+	}
+	return n
+}
+
+func (n *next) end(revision int64) *Snapshot {
+	s := n.s
+	s.Revision = revision
+	s.router = n.router.Router()
+	s.routes = n.routes.Map()
+	s.services = n.services.Map()
+	s.upstreams = n.upstreams.Map()
+	s.disputed = n.disputed.Map()
+	s.faults = n.faults.Map()
+	for k := range model.KindCount {
+		s.sets[k] = n.sets[k].Map()
+		s.documents[k] = n.documents[k].Map()
+		s.records[k] = n.records[k].Map()
+	}
+	if len(n.index) > 0 {
+		s.index = maps.Clone(s.index)
+		for name, edit := range n.index {
+			m := edit.Map()
+			s.index[name] = &m
+		}
+	}
+	return s
+}
+
+func (n *next) put(o model.Object) {
+	switch o.Kind {
+	case model.KindRoute:
+		n.putRoute(o)
+	case model.KindService:
+		n.putService(o)
+	case model.KindUpstream:
+		n.putUpstream(o)
+	case model.KindPluginConfig:
+		n.putSet(o)
+	case model.KindConsumer, model.KindCredential:
+		n.putRecord(o)
+	default:
+		n.documents[o.Kind].Set(o.ID, &o)
+	}
+}
+
+func (n *next) remove(k model.Key) {
+	n.clearFault(k)
+	switch k.Kind {
+	case model.KindRoute:
+		n.removeRoute(k.ID)
+	case model.KindService:
+		n.removeService(k)
+	case model.KindUpstream:
+		n.removeUpstream(k.ID)
+	case model.KindPluginConfig:
+		n.sets[k.Kind].Del(k.ID)
+		n.touch(k)
+	case model.KindConsumer, model.KindCredential:
+		n.removeRecord(k)
+	default:
+		n.documents[k.Kind].Del(k.ID)
+	}
+}
+
+// fault notes that an object does not run as stored. It is the one place that
+// logs it: what the applier does not log, its callers see as a status.
+func (n *next) fault(k model.Key, err error) {
+	n.faults.Set(k.String(), err)
+	n.config.Log.Error("configuration object does not run as stored", "object", k.String(), "err", err)
+}
+
+func (n *next) clearFault(k model.Key) { n.faults.Del(k.String()) }
+
+// retire closes something once no request can use it any more.
+func (n *next) retire(close func()) { n.retired = append(n.retired, close) }
+
+// users says which routes refer to an object.
+type users map[model.Key]map[string]struct{}
+
+func (u users) add(k model.Key, route string) {
+	if k.ID == "" {
+		return
+	}
+	if u[k] == nil {
+		u[k] = map[string]struct{}{}
+	}
+	u[k][route] = struct{}{}
+}
+
+func (u users) remove(k model.Key, route string) {
+	delete(u[k], route)
+	if len(u[k]) == 0 {
+		delete(u, k)
+	}
+}
+
+// touch marks the routes that refer to k.
+func (n *next) touch(k model.Key) {
+	for id := range n.users[k] {
+		n.touched[id] = struct{}{}
+	}
+}
+
+// An upstreamEntry is a stored upstream; running is its last good form, nil if
+// it never had one.
+type upstreamEntry struct {
+	model.Object
+	digest  apisix.Digest
+	running *upstream.Upstream
+}
+
+func (n *next) putUpstream(o model.Object) {
+	old, _ := n.upstreams.Get(o.ID)
+	e := &upstreamEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
+	if old != nil {
+		e.running = old.running
+		if old.digest == e.digest {
+			n.upstreams.Set(o.ID, e)
+			return
+		}
+	}
+	n.compiled[o.Kind].Add(1)
+	n.clearFault(o.Key)
+	u, err := n.compileUpstream(o.ID, o.Raw)
+	if err != nil {
+		n.fault(o.Key, err)
+	} else {
+		if e.running != nil {
+			n.retire(e.running.Close)
+		}
+		e.running = u
+	}
+	n.upstreams.Set(o.ID, e)
+}
+
+func (a *Applier) compileUpstream(id string, raw []byte) (*upstream.Upstream, error) {
+	m, err := apisix.Upstream(id, raw)
+	if err != nil {
+		return nil, err
+	}
+	return upstream.Compile(m, a.config.Upstream)
+}
+
+func (n *next) removeUpstream(id string) {
+	if e, ok := n.upstreams.Get(id); ok && e.running != nil {
+		n.retire(e.running.Close)
+	}
+	n.upstreams.Del(id)
+}
+
+// A setEntry is a stored plugin config; set is its last good form.
+type setEntry struct {
+	model.Object
+	digest apisix.Digest
+	set    *model.PluginSet
+}
+
+func (n *next) putSet(o model.Object) {
+	old, _ := n.sets[o.Kind].Get(o.ID)
+	e := &setEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
+	if old != nil {
+		e.set = old.set
+		if old.digest == e.digest {
+			n.sets[o.Kind].Set(o.ID, e)
+			return
+		}
+	}
+	n.compiled[o.Kind].Add(1)
+	n.clearFault(o.Key)
+	if set, err := apisix.PluginSet(o.ID, o.Raw); err != nil {
+		n.fault(o.Key, err)
+	} else {
+		e.set = set
+	}
+	n.sets[o.Kind].Set(o.ID, e)
+	n.touch(o.Key)
+}

@@ -1,0 +1,291 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"weir/internal/dialect/apisix"
+	"weir/internal/model"
+	"weir/internal/plan"
+	"weir/internal/plugin"
+	"weir/internal/router"
+	"weir/internal/upstream"
+)
+
+// A routeEntry is a stored route. doc is its last document that could be read,
+// running what the router holds of it; either may be nil.
+type routeEntry struct {
+	model.Object
+	digest  apisix.Digest
+	doc     *model.Route
+	running *router.Route[*Route]
+}
+
+// What a document may ask for and this version does not have.
+var (
+	errLua  = fmt.Errorf("filter_func and script (Lua): %w", upstream.ErrUnsupported)
+	errVars = fmt.Errorf("vars: %w", upstream.ErrUnsupported)
+)
+
+func (n *next) putRoute(o model.Object) {
+	old, _ := n.routes.Get(o.ID)
+	e := &routeEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
+	if old != nil {
+		e.doc, e.running = old.doc, old.running
+		if old.digest == e.digest && old.Created == o.Created {
+			n.routes.Set(o.ID, e)
+			return
+		}
+	}
+	n.clearFault(o.Key)
+	doc, err := apisix.Route(o.ID, o.Raw)
+	if err != nil {
+		n.compiled[o.Kind].Add(1)
+		n.fault(o.Key, err)
+	} else {
+		n.refer(e.doc, doc)
+		e.doc = doc
+		n.touched[o.ID] = struct{}{}
+	}
+	n.routes.Set(o.ID, e)
+}
+
+// refer moves a route's references from its old to its new document.
+func (n *next) refer(old, new *model.Route) {
+	for _, k := range references(old) {
+		n.users.remove(k, old.ID)
+	}
+	for _, k := range references(new) {
+		n.users.add(k, new.ID)
+	}
+}
+
+func references(r *model.Route) []model.Key {
+	if r == nil {
+		return nil
+	}
+	return []model.Key{
+		{Kind: model.KindService, ID: r.ServiceID},
+		{Kind: model.KindPluginConfig, ID: r.PluginConfigID},
+	}
+}
+
+func (n *next) removeRoute(id string) {
+	e, ok := n.routes.Get(id)
+	if !ok {
+		return
+	}
+	n.refer(e.doc, nil)
+	n.replace(e.running, nil)
+	n.routes.Del(id)
+	delete(n.touched, id)
+}
+
+// compileRoutes compiles every touched route.
+func (n *next) compileRoutes() {
+	for id := range n.touched {
+		if e, ok := n.routes.Get(id); ok && e.doc != nil {
+			n.routes.Set(id, n.compileEntry(e))
+		}
+	}
+}
+
+func (n *next) compileEntry(e *routeEntry) *routeEntry {
+	n.compiled[model.KindRoute].Add(1)
+	n.clearFault(e.Key)
+	f := *e
+	f.running = nil
+	if !e.doc.Disabled {
+		r, err := n.compileRoute(e.doc)
+		if err != nil {
+			n.fault(e.Key, err)
+			if e.running != nil {
+				return e
+			}
+			r = n.refusal(e.doc, err)
+		}
+		f.running = r
+	}
+	if f.running != nil {
+		f.running.Created = e.Created
+	}
+	n.replace(e.running, f.running)
+	return &f
+}
+
+// replace changes the router and retires what the old route used.
+func (n *next) replace(old, new *router.Route[*Route]) {
+	n.router.Put(old, new)
+	if old == nil {
+		return
+	}
+	if p := old.Value.Plan; p != nil {
+		n.retire(p.Release)
+	}
+	if u := old.Value.Upstream; u != nil {
+		n.retire(u.Close)
+	}
+}
+
+// compileRoute compiles a route with its service and plugin config.
+func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
+	if err := supported(doc); err != nil {
+		return nil, err
+	}
+	var service *serviceEntry
+	if doc.ServiceID != "" {
+		var ok bool
+		if service, ok = n.services.Get(doc.ServiceID); !ok || service.service == nil {
+			return n.entry(doc, nil, &Route{Fault: 404}), nil
+		}
+	}
+	confs, ok := n.merge(doc, service)
+	if !ok {
+		return n.entry(doc, service, &Route{Fault: 503}), nil
+	}
+	r := &Route{Timeout: doc.Timeout, UpstreamID: doc.UpstreamID}
+	var err error
+	if len(confs) == 0 && service != nil {
+		service.plan.Acquire()
+		r.Plan = service.plan
+	} else if r.Plan, err = n.compilePlan(confs); err != nil {
+		return nil, err
+	}
+	if r.Upstream, err = n.inline(doc, service); err != nil {
+		r.Plan.Release()
+		return nil, err
+	}
+	return n.entry(doc, service, r), nil
+}
+
+func supported(doc *model.Route) error {
+	if doc.FilterFunc != "" || doc.Script != "" {
+		return errLua
+	}
+	if doc.Vars != nil {
+		return errVars
+	}
+	return nil
+}
+
+// merge is the plugins of a route: its own, then those of its plugin config,
+// then of its service, where none of that name is there yet (apisix-runtime.md
+// §3). No conf at all means that the service's own plan serves.
+func (n *next) merge(doc *model.Route, service *serviceEntry) (confs []plan.Conf, ok bool) {
+	confs = confsOf("routes/"+doc.ID, doc.Plugins)
+	if doc.PluginConfigID != "" {
+		e, ok := n.sets[model.KindPluginConfig].Get(doc.PluginConfigID)
+		if !ok || e.set == nil {
+			return nil, false
+		}
+		confs = addMissing(confs, confsOf("plugin_configs/"+e.ID, e.set.Plugins))
+	}
+	if len(confs) > 0 && service != nil {
+		confs = addMissing(confs, confsOf("services/"+service.ID, service.service.Plugins))
+	}
+	return confs, true
+}
+
+func addMissing(confs, more []plan.Conf) []plan.Conf {
+	have := len(confs)
+	for _, c := range more {
+		if !slices.ContainsFunc(confs[:have], func(x plan.Conf) bool { return x.Plugin == c.Plugin }) {
+			confs = append(confs, c)
+		}
+	}
+	return confs
+}
+
+// inline is the upstream that the route carries itself, or its service does.
+func (n *next) inline(doc *model.Route, service *serviceEntry) (*upstream.Upstream, error) {
+	if doc.UpstreamID != "" {
+		return nil, nil
+	}
+	if doc.Upstream != nil {
+		return n.compileInline(doc.Upstream)
+	}
+	if service == nil || service.upstream == nil || service.service.UpstreamID != "" {
+		return nil, nil
+	}
+	service.upstream.Acquire()
+	return service.upstream, nil
+}
+
+// entry is what the router holds of a route.
+func (n *next) entry(doc *model.Route, service *serviceEntry, r *Route) *router.Route[*Route] {
+	r.Route = plugin.Route{ID: doc.ID, Name: doc.Name, ServiceID: doc.ServiceID, Labels: doc.Labels}
+	hosts, websocket := doc.Hosts, doc.Websocket
+	if service != nil {
+		s := service.service
+		r.ServiceName = s.Name
+		if len(hosts) == 0 {
+			hosts = s.Hosts
+		}
+		if r.UpstreamID == "" && doc.Upstream == nil {
+			r.UpstreamID = s.UpstreamID
+		}
+		if websocket == nil {
+			websocket = s.Websocket
+		}
+		r.Labels = orElse(r.Labels, s.Labels)
+	}
+	r.Websocket = websocket != nil && *websocket
+	return &router.Route[*Route]{
+		ID:       doc.ID,
+		Paths:    doc.Paths,
+		Hosts:    hosts,
+		Methods:  doc.Methods,
+		Priority: doc.Priority,
+		Match:    remoteAddrs(doc.RemoteAddrs),
+		Value:    r,
+	}
+}
+
+func orElse(m, other map[string]string) map[string]string {
+	if m == nil {
+		return other
+	}
+	return m
+}
+
+// remoteAddrs is the predicate of a route's remote_addrs; nil: there is none.
+func remoteAddrs(nets []netip.Prefix) func(*plugin.Ctx) bool {
+	if len(nets) == 0 {
+		return nil
+	}
+	return func(c *plugin.Ctx) bool {
+		addr, err := netip.ParseAddr(c.Client)
+		return err == nil && slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
+}
+
+// refusal is what stands in for a route that does not compile and never did. A
+// route that may have been meant to guard something, or that asks for what this
+// build does not have, answers 503; any other does not match (DECISIONS 1).
+func (n *next) refusal(doc *model.Route, err error) *router.Route[*Route] {
+	if !errors.Is(err, upstream.ErrUnsupported) && !n.guarded(doc) {
+		return nil
+	}
+	var service *serviceEntry
+	if e, ok := n.services.Get(doc.ServiceID); ok && e.service != nil {
+		service = e
+	}
+	return n.entry(doc, service, &Route{Fault: 503})
+}
+
+// guarded says that a route names a guard, or a plugin that could be one.
+func (n *next) guarded(doc *model.Route) bool {
+	confs := confsOf("", doc.Plugins)
+	if e, ok := n.services.Get(doc.ServiceID); ok && e.service != nil {
+		confs = append(confs, confsOf("", e.service.Plugins)...)
+	}
+	if e, ok := n.sets[model.KindPluginConfig].Get(doc.PluginConfigID); ok && e.set != nil {
+		confs = append(confs, confsOf("", e.set.Plugins)...)
+	}
+	return slices.ContainsFunc(confs, func(c plan.Conf) bool {
+		spec, known := n.specs[c.Plugin]
+		return !known || spec.Guard
+	})
+}

@@ -1,0 +1,154 @@
+// Package snapshot makes the next immutable state of the gateway from the
+// previous one and a delta. Work is proportional to the delta, widened by a
+// small table of references and never "to be safe": an object whose content did
+// not change keeps its compiled form, pointer for pointer.
+package snapshot
+
+import (
+	"weir/internal/cow"
+	"weir/internal/model"
+	"weir/internal/plan"
+	"weir/internal/plugin"
+	"weir/internal/router"
+	"weir/internal/upstream"
+)
+
+// A Snapshot is the whole state of one revision. Nothing in it changes; any
+// number of goroutines may read it.
+type Snapshot struct {
+	// Revision is the store's revision that this state has.
+	Revision int64
+
+	seq       uint64 // counts states of this process, from 1
+	router    router.Router[*Route]
+	routes    cow.Map[*routeEntry]
+	services  cow.Map[*serviceEntry]
+	upstreams cow.Map[*upstreamEntry]
+	sets      [model.KindCount]cow.Map[*setEntry]     // plugin configs
+	documents [model.KindCount]cow.Map[*model.Object] // kinds that nothing is compiled from
+	records   [model.KindCount]cow.Map[recordEntry]   // consumers, credentials
+
+	index    map[string]*cow.Map[*record] // by plugin, then key
+	disputed cow.Map[[]*record]           // plugin NUL key: every claim of a key with several
+	specs    plan.Specs
+	open     func(plugin.Spec, []byte) []byte
+
+	faults cow.Map[error] // by path of the object
+}
+
+// A Route is a compiled route, ready to run.
+type Route struct {
+	plugin.Route
+
+	// Fault, if not 0, is the status that answers every request of this route,
+	// because it cannot run as configured. Plan is then nil.
+	Fault int
+
+	Plan *plan.Plan
+
+	// Upstream is the inline upstream of the route or its service; UpstreamID
+	// names one that is looked up in the request's own snapshot, so that an
+	// upstream's change leaves the route alone.
+	Upstream   *upstream.Upstream
+	UpstreamID string
+
+	Timeout   *model.Timeout // nil: the upstream's
+	Websocket bool
+}
+
+// Match finds the route of a request, or nil.
+func (s *Snapshot) Match(c *plugin.Ctx) *Route {
+	m, ok := s.router.Match(router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.Path}, c)
+	if !ok {
+		return nil
+	}
+	c.MatchedPath, c.MatchedHost = m.Path, m.Host
+	return m.Route.Value
+}
+
+// Upstream returns where a request of r goes. id, if not empty, replaces the
+// route's own choice. If there is no such upstream, fault is the status that
+// answers: 502 for a name that is not there, 503 for no usable upstream at all
+// (apisix-runtime.md §1, §10).
+func (s *Snapshot) Upstream(r *Route, id string) (u *upstream.Upstream, fault int) {
+	if id == "" {
+		id = r.UpstreamID
+	}
+	if id == "" {
+		if r.Upstream == nil {
+			return nil, 503
+		}
+		return r.Upstream, 0
+	}
+	e, ok := s.upstreams.Get(id)
+	switch {
+	case !ok:
+		return nil, 502
+	case e.running == nil:
+		return nil, 503
+	}
+	return e.running, 0
+}
+
+// Count is the number of objects of a kind.
+func (s *Snapshot) Count(k model.Kind) int {
+	switch k {
+	case model.KindRoute:
+		return s.routes.Len()
+	case model.KindService:
+		return s.services.Len()
+	case model.KindUpstream:
+		return s.upstreams.Len()
+	case model.KindConsumer, model.KindCredential:
+		return s.records[k].Len()
+	case model.KindPluginConfig:
+		return s.sets[k].Len()
+	}
+	return s.documents[k].Len()
+}
+
+// Object returns an object as it was delivered, whether or not it runs.
+func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
+	switch key.Kind {
+	case model.KindRoute:
+		if e, ok := s.routes.Get(key.ID); ok {
+			return e.Object, true
+		}
+	case model.KindService:
+		if e, ok := s.services.Get(key.ID); ok {
+			return e.Object, true
+		}
+	case model.KindUpstream:
+		if e, ok := s.upstreams.Get(key.ID); ok {
+			return e.Object, true
+		}
+	case model.KindPluginConfig:
+		if e, ok := s.sets[key.Kind].Get(key.ID); ok {
+			return e.Object, true
+		}
+	case model.KindConsumer, model.KindCredential:
+		if r, ok := s.records[key.Kind].Get(key.ID); ok {
+			return model.Object{Key: key, Created: r.created, Modified: r.modified, Raw: r.raw}, true
+		}
+	default:
+		if o, ok := s.documents[key.Kind].Get(key.ID); ok {
+			return *o, true
+		}
+	}
+	return model.Object{}, false
+}
+
+// Exists says whether the state holds the object.
+func (s *Snapshot) Exists(k model.Kind, id string) bool {
+	_, ok := s.Object(model.Key{Kind: k, ID: id})
+	return ok
+}
+
+// Fault returns why the stored form of an object is not the running one, or nil.
+func (s *Snapshot) Fault(key model.Key) error {
+	err, _ := s.faults.Get(key.String())
+	return err
+}
+
+// Faults yields every object that does not run as stored.
+func (s *Snapshot) Faults(yield func(path string, err error) bool) { s.faults.All()(yield) }
