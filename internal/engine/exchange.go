@@ -16,8 +16,6 @@ import (
 // A stream is the client's side of one exchange. Each protocol implements it;
 // everything else about a request is the same for all.
 type stream interface {
-	// ReadBody reads the decoded request body; io.EOF at its end.
-	ReadBody(p []byte) (int, error)
 	// WriteHead sends a response head and the beginning of the body. Interim
 	// responses (1xx) may come before the final one. last: the body is complete.
 	WriteHead(r *wire.Response, body []byte, last bool) error
