@@ -273,3 +273,35 @@ func TestOverSockets(t *testing.T) {
 		}
 	}
 }
+
+func TestClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		responses := []string{
+			okResponse,
+			"", // the kept connection ends: asked again on a new one
+			"HTTP/1.1 401 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+			okResponse,
+		}
+		n := 0
+		f := &fake{start: time.Now(), answer: func(time.Duration) string {
+			if n == len(responses) {
+				time.Sleep(time.Minute)
+				return okResponse
+			}
+			n++
+			return responses[n-1]
+		}}
+		c := Client{Dial: f.dial}
+		for i, want := range []int{200, 401, 200, 0} {
+			status, err := c.Ask(t.Context(), []byte("\r\n"), time.Second)
+			if status != want || (err != nil) != (want == 0) {
+				t.Errorf("answer %d: %d, %v; want %d", i, status, err, want)
+			}
+		}
+		if f.dials.Load() != 3 || time.Since(f.start) != time.Second {
+			t.Errorf("%d dials in %v", f.dials.Load(), time.Since(f.start))
+		}
+		c.Close()
+		f.wg.Wait()
+	})
+}
