@@ -9,22 +9,22 @@ import (
 )
 
 // Table is the reference table of the properties, nested ones under their path,
-// in Markdown.
-func (s *Schema) Table() string {
+// in Markdown. The properties named by except are left out.
+func (s *Schema) Table(except ...string) string {
 	var b strings.Builder
 	b.WriteString("| property | type | required | default | valid values | meaning |\n|---|---|---|---|---|---|\n")
 	if root, ok := s.root.(map[string]any); ok {
-		s.rows(&b, "", "", root)
+		s.rows(&b, "", "", root, except...)
 	}
 	return b.String()
 }
 
-func (s *Schema) rows(b *strings.Builder, path, ptr string, node map[string]any) {
+func (s *Schema) rows(b *strings.Builder, path, ptr string, node map[string]any, except ...string) {
 	props, _ := node["properties"].(map[string]any)
 	required, _ := node["required"].([]any)
 	for _, name := range s.names(ptr+"/properties", props) {
 		sub, ok := props[name].(map[string]any)
-		if !ok {
+		if !ok || slices.Contains(except, name) {
 			continue
 		}
 		mandatory := ""

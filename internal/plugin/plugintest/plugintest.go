@@ -250,7 +250,7 @@ func NewCtx(target string, fields ...[2]string) *plugin.Ctx {
 	return &plugin.Ctx{
 		Request: req,
 		Path:    path,
-		Route:   &plugin.Route{ID: "1", Path: path},
+		Route:   &plugin.Route{ID: "1"},
 		Peer:    netip.AddrPortFrom(local, 40_000),
 		Server:  netip.AddrPortFrom(local, 9080),
 		Scheme:  "http",
