@@ -39,16 +39,13 @@ type Ignored struct {
 }
 
 // Weir are the keys of Weir's own. In the environment a key is its path in
-// upper case with "_" between: WEIR_STORE_DIR.
+// upper case with "_" between: WEIR_STORE_DIR. WEIR_ADMIN_KEY stands for the
+// one key of deployment.admin.admin_key.
 type Weir struct {
 	Store Store `conf:"store"`
 
 	// AckTimeout bounds how long an Admin API write waits to be live (5 s).
 	AckTimeout time.Duration `conf:"ack_timeout"`
-
-	// StaleMaxAge bounds the age of a saved configuration to start from when
-	// the store cannot be reached (24 h).
-	StaleMaxAge time.Duration `conf:"stale_max_age"`
 }
 
 // Store is the embedded configuration store.

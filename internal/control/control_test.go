@@ -1,0 +1,55 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestHandlers(t *testing.T) {
+	var ready error = errors.New("the configuration is not loaded")
+	c := Config{
+		Revision: func() Revision {
+			return Revision{
+				Applied: 5, Store: 7, Lag: 2, Connected: true, Deltas: 3,
+				Objects: map[string]int{"routes": 1}, Compiled: map[string]int64{"routes": 4},
+			}
+		},
+		Ready: func() error { return ready },
+		More: map[string]http.Handler{"GET /v1/more": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		})},
+	}
+	api, status := API(c), Status(c)
+	for _, tc := range []struct {
+		handler      http.Handler
+		method, path string
+		code         int
+		body         string
+	}{
+		{api, "GET", "/v1/revision", 200, `{"applied":5,"store":7,"lag":2,"connected":true,"objects":{"routes":1},"compiled":{"routes":4},"deltas":3}`},
+		{api, "GET", "/v1/more", 204, ""},
+		{api, "GET", "/v1/none", 404, `{"error_msg":"not found"}`},
+		{api, "PUT", "/v1/revision", 404, `{"error_msg":"not found"}`},
+		{status, "GET", "/status", 200, `{"status":"ok"}`},
+		{status, "GET", "/status/ready", 503, `{"status":"error","error":"the configuration is not loaded"}`},
+		{status, "GET", "/v1/revision", 404, "404 page not found"},
+	} {
+		check(t, tc.handler, tc.method, tc.path, tc.code, tc.body)
+	}
+	ready = nil
+	check(t, status, "GET", "/status/ready", 200, `{"status":"ok"}`)
+}
+
+func check(t *testing.T, h http.Handler, method, path string, code int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	if body != "" {
+		body += "\n"
+	}
+	if w.Code != code || w.Body.String() != body {
+		t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+	}
+}
