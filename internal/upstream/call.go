@@ -1,7 +1,10 @@
 package upstream
 
 import (
+	"context"
 	"io"
+	"net"
+	"sync"
 	"time"
 
 	"weir/internal/model"
@@ -70,7 +73,7 @@ type Call struct {
 	// be closed, and the request was sent again to the same node, is no try.
 	Tries []Try
 
-	inner call
+	call
 }
 
 // A Try is one attempt to reach a node.
@@ -84,41 +87,146 @@ type Try struct {
 }
 
 // call is what a Call keeps to itself.
-type call struct{ resp wire.Response }
+type call struct {
+	up       *Upstream
+	timeout  model.Timeout
+	started  time.Time // of the first try
+	began    time.Time // of the current try
+	attempts int       // tries that count
+	tried    []int32
+	reused   bool // the connection had been used before
+	repeat   bool // what failed may be sent again
+	broken   bool // reading the body of the response failed
+	resp     wire.Response
+	upload   upload
 
-// RoundTrip sends the request of c and returns when the final response's head
-// has been read. Its error is an *Error, or what BeforeTry or Early returned.
-func (u *Upstream) RoundTrip(c *Call) error { return &Error{Kind: NoNodes, Err: ErrUnsupported} }
+	// mu guards what Abort reaches for from its goroutine.
+	mu      sync.Mutex
+	aborted bool
+	cancel  context.CancelFunc // of the connecting
+	conn    *conn
+}
 
-// ReadBody reads the decoded body of the response; io.EOF is its complete end.
-// Other errors are an *Error.
-func (c *Call) ReadBody(p []byte) (int, error) { return 0, io.EOF }
+// ReadBody reads decoded bytes of the response's body, as wire.Reader.ReadBody
+// does: io.EOF is its complete end and may come with the last bytes. Other
+// errors are an *Error.
+func (c *Call) ReadBody(p []byte) (int, error) {
+	n, err := c.conn.r.ReadBody(p)
+	if err != nil && err != io.EOF {
+		c.broken = true
+		err = c.fault(err)
+	}
+	return n, err
+}
 
-// Buffered is what has been read of the body already, decoded, as far as it is
-// contiguous; it is valid until the next Skip or ReadBody.
-func (c *Call) Buffered() []byte { return nil }
+// WholeBody appends the rest of the response's body to dst if all of it was
+// read already; otherwise it changes nothing and reports false.
+func (c *Call) WholeBody(dst []byte) ([]byte, bool) { return c.conn.r.WholeBody(dst) }
 
-// Skip consumes n bytes of Buffered.
-func (c *Call) Skip(n int) {}
+// Buffered is what was read of the response's body along with its head; it is
+// empty for chunked bodies and valid until the next ReadBody. Skip consumes it.
+func (c *Call) Buffered() []byte { return c.conn.r.Buffered() }
 
-// Trailers are the fields after a chunked body, once ReadBody returned io.EOF;
-// nil: none.
-func (c *Call) Trailers() *wire.Header { return nil }
+// Skip consumes n bytes of what Buffered returned.
+func (c *Call) Skip(n int) { c.conn.r.Skip(n) }
 
-// Upload waits until the request's body has been sent, or sending failed: for a
-// response that was complete earlier. It returns nil if all was sent.
-func (c *Call) Upload() error { return nil }
+// BodyDone reports whether the response's body, if there is one, was read to
+// its end.
+func (c *Call) BodyDone() bool { return c.conn.r.BodyDone() }
+
+// Trailers are the announced fields after the response's chunked body, once it
+// was read to its end.
+func (c *Call) Trailers() *wire.Header { return c.conn.r.Trailer() }
+
+// Upload waits until the request's body was sent, or sending it failed: the
+// node may have answered earlier, and Finish would cut what it does not know
+// yet. It returns an *Error if not everything was sent.
+func (c *Call) Upload() error {
+	if c.conn == nil {
+		return c.fault(net.ErrClosed)
+	}
+	if err := c.upload.await(c.isAborted); err != nil {
+		return c.fault(err)
+	}
+	return nil
+}
 
 // Finish ends the exchange: the connection is kept if request and response are
-// complete and clean, and closed otherwise. It may be called at any time and
-// more than once.
-func (c *Call) Finish() {}
+// complete and clean, and closed otherwise. It must follow every RoundTrip,
+// whatever that returned; Response and what was read are not valid any more.
+func (c *Call) Finish() {
+	conn := c.conn
+	clean := conn != nil && c.clean()
+	c.mu.Lock()
+	c.conn = nil
+	clean = clean && !c.aborted
+	c.mu.Unlock()
+	if conn != nil && !clean {
+		conn.shut()
+	}
+	c.upload.finish(c.StopBody)
+	if conn == nil {
+		return
+	}
+	now := c.up.env.Now()
+	c.Tries[len(c.Tries)-1].Total = now.Sub(c.began)
+	c.Response = nil
+	if !clean {
+		conn.close()
+		return
+	}
+	conn.r.Release()
+	conn.pool.put(conn, &c.up.keepalive, now)
+}
 
-// Abort makes RoundTrip, ReadBody and Upload return an Error of Kind Aborted,
-// now or as soon as they are called, until Reset. It may be called from any
+// clean reports whether the connection can carry another request.
+func (c *Call) clean() bool {
+	r := c.Response
+	return r != nil && !c.broken && !r.Close && r.Proto == wire.HTTP11 &&
+		r.Status != 101 && c.method() != "CONNECT" &&
+		c.conn.r.BodyDone() && c.conn.r.Unread() == 0 && c.upload.done()
+}
+
+// Abort makes RoundTrip, ReadBody and Upload fail with an Error of Kind
+// Aborted, now or when they are called, until Reset. It may be called from any
 // goroutine at any time.
-func (c *Call) Abort() {}
+func (c *Call) Abort() {
+	c.mu.Lock()
+	c.aborted = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	if c.conn != nil {
+		c.conn.shut()
+	}
+	c.mu.Unlock()
+	c.upload.notify()
+}
+
+func (c *Call) isAborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted
+}
 
 // Reset makes c ready for the next request and keeps its memory. Finish must
 // have been called.
-func (c *Call) Reset() {}
+func (c *Call) Reset() {
+	c.Request, c.Method, c.Target, c.Host, c.ForceHost = nil, "", "", "", ""
+	c.Extra, c.Body, c.Length, c.Trailer, c.StopBody = nil, nil, 0, nil, nil
+	c.Timeout, c.Retries, c.BeforeTry, c.Early = nil, nil, nil, nil
+	c.Response, c.Node = nil, ""
+	clear(c.Tries)
+	c.Tries = c.Tries[:0]
+	c.up = nil
+	c.mu.Lock()
+	c.aborted = false
+	c.mu.Unlock()
+}
+
+func (c *Call) method() string {
+	if c.Method == "" {
+		return c.Request.Method
+	}
+	return c.Method
+}

@@ -1,0 +1,301 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"weir/internal/wire"
+)
+
+// RoundTrip sends the request of c and returns when the head of the final
+// response was read; a 101 counts as one. It tries other nodes as far as that
+// is safe: never after a byte of a response, after a malformed one, or once more
+// of the body was read than is kept to be sent again; and never when bytes of a
+// request with a method that is not idempotent reached a node. Its error is an
+// *Error, or what BeforeTry or Early returned. Finish must be called in any case.
+func (u *Upstream) RoundTrip(c *Call) error {
+	c.begin(u)
+	if err := c.upload.err; err != nil {
+		return &Error{Kind: ClientBody, Err: err}
+	}
+	var last *Error
+	for try := 0; ; try++ {
+		n, err := c.choose(last)
+		if err != nil {
+			return err
+		}
+		c.Node = n.addr
+		if c.BeforeTry != nil {
+			if err := c.BeforeTry(try); err != nil {
+				return err
+			}
+		}
+		other := c.try(n)
+		if other == nil {
+			return nil
+		}
+		var ours bool
+		if last, ours = other.(*Error); !ours {
+			return other
+		}
+		if err := c.again(n, last); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Call) begin(u *Upstream) {
+	c.up = u
+	c.timeout = u.timeout
+	if c.Timeout != nil {
+		c.timeout = override(*c.Timeout, u.timeout)
+	}
+	c.attempts, c.tried, c.broken = 0, c.tried[:0], false
+	c.Response = nil
+	c.started = u.env.Now()
+	c.upload.start(c.Body, c.Length, c.Trailer)
+}
+
+// choose picks the node of the next try.
+func (c *Call) choose(last *Error) (*node, error) {
+	if len(c.up.nodes) == 0 {
+		return nil, &Error{Kind: NoNodes}
+	}
+	if n := c.up.pick(c.tried); n != nil {
+		return n, nil
+	}
+	switch {
+	case last == nil:
+		return nil, &Error{Kind: NoneLeft}
+	case c.attempts == 0, c.retries() < 0:
+		return nil, last
+	}
+	return nil, &Error{Kind: NoneLeft, Addr: last.Addr, Err: last}
+}
+
+func (c *Call) retries() int {
+	if c.Retries != nil {
+		return *c.Retries
+	}
+	return c.up.retries
+}
+
+// again returns nil if there may be another try after err.
+func (c *Call) again(n *node, err *Error) error {
+	if err.Kind == NoNodes {
+		// The node does not exist as long as its name does not resolve.
+		c.Tries = c.Tries[:len(c.Tries)-1]
+		c.tried = append(c.tried, n.index)
+		if len(c.up.nodes) == 1 {
+			return err
+		}
+		return nil
+	}
+	t := &c.Tries[len(c.Tries)-1]
+	now := c.up.env.Now()
+	t.Total, t.Err = now.Sub(c.began), err
+	c.attempts++
+	c.tried = append(c.tried, n.index)
+	retries := c.retries()
+	if retries < 0 {
+		retries = len(c.up.nodes) - 1
+	}
+	switch {
+	case !c.repeat || c.attempts > retries:
+		return err
+	case c.up.retryTimeout > 0 && now.Sub(c.started) > c.up.retryTimeout:
+		return &Error{Kind: RetryTimeout, Addr: err.Addr, Err: err}
+	}
+	return nil
+}
+
+// try sends the request to n. A kept connection that turns out to be closed
+// says nothing about n: the request is sent again on a new one.
+func (c *Call) try(n *node) error {
+	c.began = c.up.env.Now()
+	c.Tries = append(c.Tries, Try{Addr: n.addr})
+	err := c.connect(n, c.up.keepalive.IdleTimeout > 0)
+	if err == nil {
+		err = c.exchange(n)
+	}
+	if e, ours := err.(*Error); ours && c.reused && c.repeat && e.Kind == Reset {
+		if err = c.connect(n, false); err == nil {
+			err = c.exchange(n)
+		}
+	}
+	return err
+}
+
+// connect takes or makes a connection to n.
+func (c *Call) connect(n *node, kept bool) error {
+	c.reused, c.repeat = false, true
+	for kept {
+		conn := n.pool.take(c.began)
+		if conn == nil {
+			break
+		}
+		if conn.alive() {
+			c.reused = true
+			return c.attach(conn)
+		}
+		conn.close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout.Connect)
+	defer cancel()
+	c.mu.Lock()
+	c.cancel = cancel
+	if c.aborted {
+		cancel()
+	}
+	c.mu.Unlock()
+	conn, err := n.pool.dial(ctx, &c.up.env)
+	c.mu.Lock()
+	c.cancel = nil
+	c.mu.Unlock()
+	if err != nil {
+		return c.dialFault(err, ctx.Err())
+	}
+	c.Tries[len(c.Tries)-1].Connect = c.up.env.Now().Sub(c.began)
+	return c.attach(conn)
+}
+
+func (c *Call) dialFault(err, ended error) *Error {
+	e := &Error{Kind: Dial, Addr: c.Node, Err: err}
+	var timeout net.Error
+	switch {
+	case c.isAborted():
+		e.Kind, c.repeat = Aborted, false
+	case ended != nil, errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, errUnresolved):
+		e.Kind = Timeout
+	case errors.Is(err, errUnresolved):
+		e.Kind = NoNodes
+	}
+	return e
+}
+
+// attach makes conn the Call's.
+func (c *Call) attach(conn *conn) error {
+	conn.begin(c.timeout.Send, c.timeout.Read)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		c.repeat = false
+		conn.close()
+		return &Error{Kind: Aborted, Addr: c.Node}
+	}
+	c.conn = conn
+	return nil
+}
+
+// exchange sends the request and reads the head of the response. When it fails
+// the connection is gone and c.repeat says whether the request may be sent
+// again.
+func (c *Call) exchange(n *node) error {
+	sendErr := c.send(n)
+	err := sendErr
+	if err == nil || stopped(err) {
+		err = c.answer()
+	}
+	if err == nil {
+		c.upload.settle()
+		c.Response = &c.resp
+		t := &c.Tries[len(c.Tries)-1]
+		t.Status, t.Header = c.resp.Status, c.up.env.Now().Sub(c.began)
+		return nil
+	}
+	if sendErr != nil && c.conn.got == 0 {
+		err = sendErr
+	}
+	return c.lose(err)
+}
+
+// stopped reports whether a node refuses to read on. It may have answered
+// before.
+func stopped(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// lose closes the connection, on which err has happened before the final
+// response, and returns the Call's error.
+func (c *Call) lose(err error) error {
+	conn := c.conn
+	conn.shut()
+	replayable := c.upload.detach()
+	c.repeat = false
+	if early, theirs := err.(earlyError); theirs {
+		err = early.error
+	} else {
+		e := c.fault(err)
+		c.repeat = replayable && conn.got == 0 && (e.Kind == Reset || e.Kind == Timeout) &&
+			(conn.written == 0 || idempotent(c.method()))
+		err = e
+	}
+	c.mu.Lock()
+	c.conn = nil
+	c.mu.Unlock()
+	conn.close()
+	return err
+}
+
+// earlyError is what Call.Early returned.
+type earlyError struct{ error }
+
+// maxEarly bounds the interim responses to one request.
+const maxEarly = 100
+
+// answer reads responses up to the final one.
+func (c *Call) answer() error {
+	for range maxEarly {
+		if err := c.conn.r.ReadResponse(&c.resp, c.method()); err != nil {
+			return err
+		}
+		if c.resp.Status >= 200 || c.resp.Status == 101 {
+			return nil
+		}
+		if c.Early != nil {
+			if err := c.Early(&c.resp); err != nil {
+				return earlyError{err}
+			}
+		}
+	}
+	return wire.ErrMalformed
+}
+
+// fault classifies err, which using the connection failed with. A failure of
+// the body or of sending shows on the reading side as a closed connection.
+func (c *Call) fault(err error) *Error {
+	e := &Error{Kind: Reset, Addr: c.Node, Err: err}
+	read, send := c.upload.faults()
+	switch {
+	case c.isAborted():
+		e.Kind = Aborted
+	case read != nil:
+		e.Kind, e.Err = ClientBody, read
+	case errors.Is(send, os.ErrDeadlineExceeded):
+		e.Kind, e.Err = Timeout, send
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e.Kind = Timeout
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrHeadTooLarge),
+		errors.Is(err, wire.ErrVersion):
+		e.Kind = Malformed
+	case err == io.EOF:
+		e.Err = nil
+	}
+	return e
+}
+
+// idempotent reports whether a request of that method, of which bytes may have
+// reached a node, can be sent again (RFC 9110 §9.2.2 and the IANA registry of
+// methods). An unknown method cannot.
+func idempotent(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY",
+		"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "UNLOCK", "REPORT", "SEARCH":
+		return true
+	}
+	return false
+}
