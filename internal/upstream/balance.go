@@ -50,10 +50,16 @@ func (r *roundRobin) pick(tried []int32) int32 {
 		defer r.mu.Unlock()
 		return r.smooth.pick(tried)
 	}
+	// What is passed over counts as picked, so that the shares of the others stay
+	// in proportion. Others may pick what would have been ours, hence the last look.
 	n := uint64(len(r.cycle))
-	from := r.next.Add(1) - 1
-	for i := range n {
-		if c := r.cycle[(from+i)%n]; !contains(tried, c) {
+	for range n {
+		if c := r.cycle[(r.next.Add(1)-1)%n]; !contains(tried, c) {
+			return c
+		}
+	}
+	for _, c := range r.cycle {
+		if !contains(tried, c) {
 			return c
 		}
 	}

@@ -73,7 +73,7 @@ type Call struct {
 	// be closed, and the request was sent again to the same node, is no try.
 	Tries []Try
 
-	call
+	state
 }
 
 // A Try is one attempt to reach a node.
@@ -86,8 +86,8 @@ type Try struct {
 	Err     error         // why there was no response
 }
 
-// call is what a Call keeps to itself.
-type call struct {
+// state is what a Call keeps to itself.
+type state struct {
 	up       *Upstream
 	timeout  model.Timeout
 	started  time.Time // of the first try
