@@ -131,7 +131,7 @@ func sameInPieces(t *testing.T, name, raw string, want []message, read func(io.R
 		check("byte by byte", read(iotest.OneByteReader(strings.NewReader(raw)), size))
 		check("with data and error", read(iotest.DataErrReader(strings.NewReader(raw)), size))
 	}
-	step := 1 + len(raw)/2000
+	step := 1 + len(raw)/500
 	for i := 0; i < len(raw); i += step {
 		for _, size := range []int{3, minDirect} {
 			check(fmt.Sprintf("split at %d", i), read(&pieces{raw[:i], raw[i:]}, size))

@@ -40,10 +40,6 @@ func (r *Reader) parseRequest(req *Request, head []byte, f *facts) error {
 	if err := requestLine(req, head[:eol-1]); err != nil {
 		return err
 	}
-	target := []byte(nil)
-	if s := len(req.Method) + 1; req.Target[0] != '/' {
-		target = head[s : s+len(req.Target)]
-	}
 	if err := parseFields(&req.Header, head, eol+1); err != nil {
 		return err
 	}
@@ -57,8 +53,11 @@ func (r *Reader) parseRequest(req *Request, head []byte, f *facts) error {
 		return ErrMalformed
 	}
 	req.Host = f.host
-	if target != nil && !otherForm(req, target) {
-		return ErrMalformed
+	if req.Target[0] != '/' || req.Method == "CONNECT" {
+		start := len(req.Method) + 1
+		if !otherForm(req, head[start:start+len(req.Target)]) {
+			return ErrMalformed
+		}
 	}
 	req.Length = max(f.length, 0)
 	if f.chunked {

@@ -13,8 +13,8 @@ func (r *Reader) readTrailer() error {
 	if n == 0 {
 		return err
 	}
-	r.trailer.Reset()
 	if err := parseFields(&r.trailer, b[:n:n], 0); err != nil {
+		r.trailer.Reset()
 		return err
 	}
 	for i := range r.trailer.fields {
