@@ -87,6 +87,5 @@ func (s *Server) shrink(ctx context.Context) error {
 	if _, err := s.client.Compact(ctx, res.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		return err
 	}
-	_, err = s.client.Defragment(ctx, s.url)
-	return err
+	return s.etcd.Server.Backend().Defrag()
 }

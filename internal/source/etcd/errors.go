@@ -38,13 +38,14 @@ func (s *Store) fail(op, key string, err error) error {
 func classify(err error) error {
 	var known rpctypes.EtcdError
 	code := status.Code(err)
-	if errors.As(err, &known) {
+	ofStore := errors.As(err, &known)
+	if ofStore {
 		code = known.Code()
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return ErrFull
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), !ofStore && code == codes.ResourceExhausted:
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case errors.Is(err, context.Canceled):
 		return err
