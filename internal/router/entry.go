@@ -20,12 +20,13 @@ type entry[V any] struct {
 	hosts   []hostPattern // where the host is a predicate; empty: any
 }
 
-// A lookup is a request as the entries see it.
+// A lookup is a request as the entries see it. The host lies behind a pointer
+// of its own, so that a lower-cased copy of it may be on the stack although
+// regular expressions let the path escape.
 type lookup struct {
-	path           string
-	method         methods
-	hostPort, host string // lower-cased
-	ctx            *plugin.Ctx
+	path   string
+	method methods
+	ctx    *plugin.Ctx
 }
 
 // methods is a set of methods.
@@ -114,23 +115,23 @@ func compare[V any](a, b *entry[V]) int {
 }
 
 // first returns the first entry that admits the request, or nil.
-func first[V any](list []*entry[V], l *lookup) *entry[V] {
+func first[V any](list []*entry[V], l *lookup, h *hostName) *entry[V] {
 	for _, e := range list {
-		if e.admits(l) {
+		if e.admits(l, h) {
 			return e
 		}
 	}
 	return nil
 }
 
-func (e *entry[V]) admits(l *lookup) bool {
+func (e *entry[V]) admits(l *lookup, h *hostName) bool {
 	return e.methods&l.method != 0 &&
-		(len(e.hosts) == 0 || e.host(l) >= 0) &&
+		(len(e.hosts) == 0 || e.host(h) >= 0) &&
 		(e.check == nil || e.check.matches(l.path)) &&
 		(e.route.Match == nil || e.route.Match(l.ctx))
 }
 
 // host returns the index of the first host pattern that matches, or -1.
-func (e *entry[V]) host(l *lookup) int {
-	return slices.IndexFunc(e.hosts, func(p hostPattern) bool { return p.matches(l) })
+func (e *entry[V]) host(h *hostName) int {
+	return slices.IndexFunc(e.hosts, func(p hostPattern) bool { return p.matches(h) })
 }

@@ -23,10 +23,13 @@ func parseHost(s string) hostPattern {
 	return hostPattern{pattern: s, text: text, wild: wild, port: withoutPort(text) != text}
 }
 
-func (p hostPattern) matches(l *lookup) bool {
-	host := l.host
+// A hostName is the host of a request, lower-cased: as received, and bare.
+type hostName struct{ port, bare string }
+
+func (p hostPattern) matches(h *hostName) bool {
+	host := h.bare
 	if p.port {
-		host = l.hostPort
+		host = h.port
 	}
 	if p.wild {
 		return strings.HasSuffix(host, p.text)

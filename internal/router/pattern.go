@@ -27,7 +27,7 @@ type pattern struct {
 
 // A check compares a path with the whole of a pattern.
 type check struct {
-	from   int            // where the first segment that is not plain starts
+	from   int            // where the first segment starts that the prefix does not settle
 	parts  []segment      // the segments from there on
 	slash  bool           // whether the last one is followed by a slash
 	re     *regexp.Regexp // instead of parts, where they are not simple
@@ -59,18 +59,15 @@ func parsePattern(path string, params bool) pattern {
 // newCheck returns nil if nothing restricts the path but the prefix before cut.
 func newCheck(path string, cut int) *check {
 	trimmed := strings.TrimRight(path, "/")
-	c := &check{
-		from:  strings.LastIndexByte(path[:cut], '/') + 1,
-		slash: len(trimmed) < len(path),
-	}
-	restricts, simple := false, true
-	for rest, more := path[:c.from], c.from > 0; more; {
-		var s string
-		s, rest, more = strings.Cut(rest, "/")
-		restricts = restricts || parseSegment(s).kind != literal
-	}
-	for _, s := range strings.Split(trimmed[c.from:], "/") {
+	c := &check{slash: len(trimmed) < len(path)}
+	restricts, simple, at := false, true, 0
+	for _, s := range strings.Split(trimmed, "/") {
 		p := parseSegment(s)
+		at += len(s) + 1
+		if p.kind == literal && at <= cut && c.parts == nil {
+			c.from = at
+			continue
+		}
 		if n := len(c.parts); n > 0 && c.parts[n-1].kind == '*' {
 			simple = false
 		}

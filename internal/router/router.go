@@ -81,18 +81,19 @@ func New[V any](kind Kind) Router[V] { return Router[V]{kind: kind} }
 // Match returns the route of a request. The predicates of the candidates are
 // asked with c, in order, until one passes.
 func (r *Router[V]) Match(q Request, c *plugin.Ctx) (Found[V], bool) {
-	l := lookup{path: q.Path, method: method(q.Method), hostPort: q.Host, ctx: c}
+	l := lookup{path: q.Path, method: method(q.Method), ctx: c}
+	h := hostName{port: q.Host}
 	if hasUpper(q.Host) {
 		var buf [hostSize]byte
-		l.hostPort = lower(q.Host, buf[:])
+		h.port = lower(q.Host, buf[:])
 	}
-	l.host = bareHost(l.hostPort)
-	e, t := r.find(&l)
+	h.bare = bareHost(h.port)
+	e, t := r.find(&l, &h)
 	if e == nil {
 		return Found[V]{}, false
 	}
 	f := Found[V]{Route: e.route, Path: e.path, Host: t.host, entry: e, path: q.Path}
-	if i := e.host(&l); i >= 0 {
+	if i := e.host(&h); i >= 0 {
 		f.Host = e.hosts[i].pattern
 	}
 	return f, true
@@ -100,20 +101,20 @@ func (r *Router[V]) Match(q Request, c *plugin.Ctx) (Found[V], bool) {
 
 // find goes through the hosts: those with a port before those without, exact
 // ones before suffixes, longer suffixes before shorter ones.
-func (r *Router[V]) find(l *lookup) (*entry[V], *table[V]) {
-	if e, t := r.ported.matchExact(l.hostPort, l); e != nil {
+func (r *Router[V]) find(l *lookup, h *hostName) (*entry[V], *table[V]) {
+	if e, t := r.ported.matchExact(h.port, l, h); e != nil {
 		return e, t
 	}
-	if e, t := r.plain.matchExact(l.host, l); e != nil {
+	if e, t := r.plain.matchExact(h.bare, l, h); e != nil {
 		return e, t
 	}
-	if e, t := r.ported.matchSuffix(l.hostPort, l); e != nil {
+	if e, t := r.ported.matchSuffix(h.port, l, h); e != nil {
 		return e, t
 	}
-	if e, t := r.plain.matchSuffix(l.host, l); e != nil {
+	if e, t := r.plain.matchSuffix(h.bare, l, h); e != nil {
 		return e, t
 	}
-	return r.any.match(l), &r.any
+	return r.any.match(l, h), &r.any
 }
 
 // Params appends the pieces of the path that the pattern names to dst. They

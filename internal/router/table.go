@@ -13,15 +13,15 @@ func (t *table[V]) empty() bool { return t.exact.Len() == 0 && t.prefix == nil }
 
 // match returns the entry for a request, or nil: those of the exact path, then
 // those of the longest prefix, then of shorter ones.
-func (t *table[V]) match(l *lookup) *entry[V] {
+func (t *table[V]) match(l *lookup, h *hostName) *entry[V] {
 	if list, ok := t.exact.Get(l.path); ok {
-		if e := first(list, l); e != nil {
+		if e := first(list, l, h); e != nil {
 			return e
 		}
 	}
 	var found *entry[V]
 	t.prefix.up(l.path, func(list []*entry[V]) bool {
-		found = first(list, l)
+		found = first(list, l, h)
 		return found != nil
 	})
 	return found
@@ -33,24 +33,24 @@ type hosts[V any] struct {
 	suffix *tree[*table[V]]
 }
 
-func (h *hosts[V]) matchExact(host string, l *lookup) (*entry[V], *table[V]) {
-	if h.exact.Len() == 0 {
+func (s *hosts[V]) matchExact(name string, l *lookup, h *hostName) (*entry[V], *table[V]) {
+	if s.exact.Len() == 0 {
 		return nil, nil
 	}
-	t, ok := h.exact.Get(host)
+	t, ok := s.exact.Get(name)
 	if !ok {
 		return nil, nil
 	}
-	return t.match(l), t
+	return t.match(l, h), t
 }
 
-func (h *hosts[V]) matchSuffix(host string, l *lookup) (found *entry[V], in *table[V]) {
-	if h.suffix == nil {
+func (s *hosts[V]) matchSuffix(name string, l *lookup, h *hostName) (found *entry[V], in *table[V]) {
+	if s.suffix == nil {
 		return nil, nil
 	}
 	var buf [hostSize]byte
-	h.suffix.up(reverse(host, buf[:]), func(t *table[V]) bool {
-		found, in = t.match(l), t
+	s.suffix.up(reverse(name, buf[:]), func(t *table[V]) bool {
+		found, in = t.match(l, h), t
 		return found != nil
 	})
 	return found, in
