@@ -1,0 +1,374 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir/internal/source/embed"
+)
+
+// Case 49: a stream that dies without a word, and a write that only it could
+// have told of. Other connections show later revisions; they must not be
+// mistaken for delivered.
+func TestBlackHole(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	p := newProxy(t, address(server))
+	s := open(t, p.url, Config{WatchTimeout: 400 * time.Millisecond, DialTimeout: time.Second})
+	put(t, c, "routes/1", "a")
+	r := receive(t, s)
+	r.has(map[string]string{"routes/1": "a"})
+	r.connected()
+	steps := r.count()
+	p.mute()
+	put(t, c, "routes/1", "b")
+	del(t, c, "routes/1")
+	last := put(t, c, "routes/2", "c")
+	r.reaches(last)
+	r.has(map[string]string{"routes/2": "c"})
+	if n := s.Status().Resyncs; n[ReasonStart] != 1 || len(n) != 1 {
+		t.Errorf("the watch must resume, not read anew: %v", n)
+	}
+	for _, d := range r.since(steps) {
+		if d.Revision < last && len(d.Put)+len(d.Del) == 0 {
+			t.Errorf("revision %d delivered without its change", d.Revision)
+		}
+	}
+	eventually(t, "one connection", func() bool { return p.connections() == 1 })
+}
+
+// mutedWatcher is a watcher whose messages are lost after the first ones, on a
+// connection that otherwise works.
+type mutedWatcher struct {
+	clientv3.Watcher
+	mute    atomic.Bool
+	started chan int64
+}
+
+func (w *mutedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	op := clientv3.OpGet(key, opts...)
+	select {
+	case w.started <- op.Rev():
+	default:
+	}
+	in, out := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	mute := w.mute.Swap(false)
+	go func() {
+		defer close(out)
+		for m := range in {
+			if mute && !m.Created {
+				continue
+			}
+			select {
+			case out <- m:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// The stream is silent although the store has moved on: the watch is made anew
+// from the revision after the last delivered one.
+func TestSilentStream(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	watcher := &mutedWatcher{Watcher: server.Client().Watcher, started: make(chan int64, 100)}
+	watcher.mute.Store(true)
+	client := *server.Client()
+	client.Watcher = watcher
+	first := put(t, server.Client(), "routes/1", "a")
+	s := New(&client, Config{WatchTimeout: 200 * time.Millisecond})
+	r := receive(t, s)
+	if rev := <-watcher.started; rev != first+1 {
+		t.Fatalf("watch from %d after a read at %d", rev, first)
+	}
+	r.connected()
+	last := put(t, server.Client(), "routes/2", "b")
+	if rev := <-watcher.started; rev != first+1 {
+		t.Errorf("resumed from %d, delivered %d", rev, first)
+	}
+	r.reaches(last)
+	r.has(map[string]string{"routes/1": "a", "routes/2": "b"})
+	r.stopOnce()
+}
+
+// Case 55: nothing happens for longer than the timeout of a watch. That is no
+// trouble, and the next change is not late.
+func TestIdle(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	const timeout = 50 * time.Millisecond
+	for name, s := range map[string]*Store{
+		"embedded": inProcess(t, server, Config{WatchTimeout: timeout, ResyncDelay: time.Hour}),
+		"external": open(t, server.ClientURL(), Config{WatchTimeout: timeout, ResyncDelay: time.Hour}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range s.retries {
+				s.retries[i] = time.Hour // any pause is noticed
+			}
+			r := receive(t, s)
+			r.connected()
+			time.Sleep(6 * timeout)
+			for i := range 5 {
+				r.reaches(put(t, c, "routes/1", fmt.Sprint(name, i)))
+				time.Sleep(timeout + time.Duration(i)*timeout/5)
+			}
+			if st := s.Status(); !st.Connected || st.LastError != "" || len(st.Resyncs) != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// While only other prefixes change the delivered revision advances, so that
+// compaction does not force a new read.
+func TestIdlePrefixAdvances(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	s := open(t, server.ClientURL(), Config{WatchTimeout: 200 * time.Millisecond})
+	r := receive(t, s)
+	r.connected()
+	res, err := server.Client().Put(t.Context(), "/elsewhere", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reaches(res.Header.Revision)
+	if d := r.since(1); len(d) == 0 || len(d[0].Put)+len(d[0].Del) != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Case 52 and 56: compaction under a watch that is up to date does nothing.
+func TestCompactionWhileWatching(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	s := inProcess(t, server, Config{})
+	put(t, c, "global_rules/1", "{}")
+	r := receive(t, s)
+	r.connected()
+	for range 5 {
+		compact(t, c, put(t, c, "routes/1", "{}"))
+	}
+	r.reaches(put(t, c, "routes/2", "{}"))
+	r.has(map[string]string{"global_rules/1": "{}", "routes/1": "{}", "routes/2": "{}"})
+	if st := s.Status(); len(st.Resyncs) != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Cases 52 and 53: compaction while the watch is away. Only the difference is
+// delivered.
+func TestCompactionWhileAway(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	p := newProxy(t, address(server))
+	s := open(t, p.url, Config{})
+	put(t, c, "global_rules/1", "same")
+	put(t, c, "routes/1", "old")
+	put(t, c, "routes/2", "gone")
+	r := receive(t, s)
+	r.connected()
+	p.refuse.Store(true)
+	p.cut()
+	eventually(t, "disconnected", func() bool { return !s.Status().Connected })
+	steps := r.count()
+	put(t, c, "routes/1", "new")
+	del(t, c, "routes/2")
+	put(t, c, "routes/3", "made")
+	compact(t, c, put(t, c, "gen_id", "1"))
+	p.refuse.Store(false)
+	r.has(map[string]string{"global_rules/1": "same", "routes/1": "new", "routes/3": "made"})
+	d := r.since(steps)
+	if len(d) == 0 || len(d[0].Put) != 2 || len(d[0].Del) != 1 {
+		t.Errorf("%+v", d)
+	}
+	eventually(t, "counted", func() bool { return s.Status().Resyncs[ReasonCompacted] == 1 && s.Status().Connected })
+}
+
+// Case 59: the store is restarted many times.
+func TestRestarts(t *testing.T) {
+	dir, addr := t.TempDir(), freePort(t)
+	p := newProxy(t, addr)
+	server := startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+	s := open(t, p.url, Config{})
+	r := receive(t, s)
+	r.connected()
+	const restarts = 50
+	var last int64
+	for i := range restarts {
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		server = startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+		last = put(t, server.Client(), "routes/1", fmt.Sprint(i))
+	}
+	r.reaches(last)
+	r.has(map[string]string{"routes/1": fmt.Sprint(restarts - 1)})
+	eventually(t, "one connection", func() bool { return p.connections() == 1 })
+	if n := s.Status().Resyncs; len(n) != 1 {
+		t.Errorf("a restart needs no new read: %v", n)
+	}
+}
+
+// A store that is down when the gateway starts.
+func TestStoreDownAtStart(t *testing.T) {
+	addr := freePort(t)
+	s := open(t, "http://"+addr, Config{Timeout: time.Second})
+	r := receive(t, s)
+	eventually(t, "an error", func() bool { return s.Status().LastError != "" })
+	if st := s.Status(); st.Connected || !strings.Contains(st.LastError, addr) {
+		t.Errorf("%+v", st)
+	}
+	server := startEmbed(t, embed.Config{Listen: addr})
+	put(t, server.Client(), "routes/1", "{}")
+	r.has(map[string]string{"routes/1": "{}"})
+	r.connected()
+	if st := s.Status(); st.LastError != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+func copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that is restored from a backup, has another history from there, and
+// is at a lower revision, at the same or at a higher one than was delivered.
+func TestRestored(t *testing.T) {
+	for name, writes := range map[string]int{"behind": 1, "level": 5, "ahead": 20} {
+		t.Run(name, func(t *testing.T) {
+			dir, backup, addr := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup"), freePort(t)
+			server := startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+			put(t, server.Client(), "routes/kept", "same")
+			put(t, server.Client(), "routes/1", "backup")
+			server.Close()
+			copyDir(t, dir, backup)
+
+			server = startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+			s := open(t, "http://"+addr, Config{})
+			r := receive(t, s)
+			r.has(map[string]string{"routes/kept": "same", "routes/1": "backup"})
+			put(t, server.Client(), "routes/1", "lost")
+			put(t, server.Client(), "routes/2", "lost")
+			for range 2 {
+				put(t, server.Client(), "routes/3", "lost")
+			}
+			put(t, server.Client(), "routes/4", "lost")
+			r.until("all", func() bool { return len(r.state) == 5 })
+
+			server.Close()
+			copyDir(t, backup, dir)
+			// The new history is made where the client does not see it.
+			server = startEmbed(t, embed.Config{Dir: dir, Listen: embed.Off})
+			for i := range writes {
+				put(t, server.Client(), "routes/4", fmt.Sprint("new", i))
+			}
+			server.Close()
+			server = startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+			r.has(map[string]string{"routes/kept": "same", "routes/1": "backup", "routes/4": fmt.Sprint("new", writes-1)})
+			r.reaches(put(t, server.Client(), "routes/5", "more"))
+			if n := s.Status().Resyncs; n[ReasonRestored] != 1 {
+				t.Errorf("%v", n)
+			}
+		})
+	}
+}
+
+// Another store at the same address.
+func TestReplaced(t *testing.T) {
+	addr := freePort(t)
+	server := startEmbed(t, embed.Config{Listen: addr})
+	s := open(t, "http://"+addr, Config{})
+	put(t, server.Client(), "routes/1", "a")
+	r := receive(t, s)
+	r.has(map[string]string{"routes/1": "a"})
+	server.Close()
+	server = startEmbed(t, embed.Config{Listen: addr})
+	put(t, server.Client(), "routes/1", "a")
+	put(t, server.Client(), "routes/2", "b")
+	r.has(map[string]string{"routes/1": "a", "routes/2": "b"})
+	eventually(t, "counted", func() bool { return s.Status().Resyncs[ReasonRestored] == 1 })
+}
+
+// A slow store is not taken for a dead one.
+func TestSlowStore(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	p := newProxy(t, address(server))
+	s := open(t, p.url, Config{WatchTimeout: 500 * time.Millisecond})
+	r := receive(t, s)
+	r.connected()
+	p.delay.Store(int64(100 * time.Millisecond))
+	for i := range 10 {
+		put(t, server.Client(), "routes/1", fmt.Sprint(i))
+		time.Sleep(80 * time.Millisecond)
+	}
+	r.has(map[string]string{"routes/1": "9"})
+	if st := s.Status(); len(st.Resyncs) != 1 || st.LastError != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Random writes while connections break: what is folded equals what is stored.
+func TestDifferential(t *testing.T) {
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	p := newProxy(t, address(server))
+	s := open(t, p.url, Config{PageSize: 10, Timeout: 500 * time.Millisecond,
+		WatchTimeout: 300 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	r := receive(t, s)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	dirs := []string{"routes/", "consumers/", "consumers/jack/credentials/", "services/", "unknown/"}
+	for i := range 1500 {
+		key := dirs[rnd.IntN(len(dirs))] + fmt.Sprint(rnd.IntN(30))
+		switch n := rnd.IntN(100); {
+		case n < 25:
+			del(t, c, key)
+		case n < 27:
+			p.cut()
+		case n < 28:
+			p.mute()
+		case n < 30:
+			compact(t, c, put(t, c, key, fmt.Sprint("c", i)))
+		case n < 33:
+			time.Sleep(5 * time.Millisecond)
+		default:
+			put(t, c, key, fmt.Sprint(i))
+		}
+	}
+	r.reaches(put(t, c, "gen_id", "1"))
+	res, err := c.Get(t.Context(), "/apisix/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, kv := range res.Kvs {
+		key, ok := ObjectKey(strings.TrimPrefix(string(kv.Key), "/apisix/"))
+		if !ok {
+			continue
+		}
+		want++
+		if o := r.state[key]; string(o.Raw) != string(kv.Value) || o.Modified != kv.ModRevision || o.Created != kv.CreateRevision {
+			t.Errorf("%v is %+v, stored %v", key, o, kv)
+		}
+	}
+	if len(r.state) != want {
+		t.Errorf("%d objects, stored %d", len(r.state), want)
+	}
+	t.Logf("%d steps, resyncs %v", len(r.steps), s.Status().Resyncs)
+}
