@@ -17,9 +17,12 @@ import (
 )
 
 // Scripts of nodes that fail.
-func closes(p *peer)     { p.request() }
-func hangs(p *peer)      { p.request(); p.gone() }
-func malformed(p *peer)  { p.request(); p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n") }
+func closes(p *peer) { p.request() }
+func hangs(p *peer)  { p.request(); p.gone() }
+func malformed(p *peer) {
+	p.request()
+	p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
+}
 func otherProto(p *peer) { p.request(); p.say("SSH-2.0-x\r\n\r\n") }
 func halfHead(p *peer)   { p.request(); p.say("HTTP/1.1 200 OK\r\nConte") }
 func early(p *peer)      { p.request(); p.say("HTTP/1.1 103 Early Hints\r\n\r\n") }
