@@ -143,29 +143,24 @@ func (e *Edit[V]) table(t table[V], changes []change[V]) table[V] {
 	return t
 }
 
-// list merges the entries of untouched routes with the changes, both in order.
+// list merges the changes of one place with the entries that are there. Both are
+// in order, and every entry of a touched route is the equal of a change.
 func (e *Edit[V]) list(old []*entry[V], changes []change[V]) []*entry[V] {
 	list := make([]*entry[V], 0, len(old)+len(changes))
-	for _, kept := range old {
-		if _, touched := e.want[kept.route]; touched {
-			continue
-		}
-		for ; len(changes) > 0 && compare(changes[0].entry, kept) < 0; changes = changes[1:] {
-			list = e.appendWanted(list, changes[0].entry)
-		}
-		list = append(list, kept)
-	}
 	for _, c := range changes {
-		list = e.appendWanted(list, c.entry)
+		n, _ := slices.BinarySearchFunc(old, c.entry, compare)
+		list, old = append(list, old[:n]...), old[n:]
+		for len(old) > 0 && compare(old[0], c.entry) == 0 {
+			if _, touched := e.want[old[0].route]; !touched {
+				list = append(list, old[0])
+			}
+			old = old[1:]
+		}
+		if e.want[c.entry.route] {
+			list = append(list, c.entry)
+		}
 	}
-	return slices.Clip(list)
-}
-
-func (e *Edit[V]) appendWanted(list []*entry[V], x *entry[V]) []*entry[V] {
-	if e.want[x.route] {
-		return append(list, x)
-	}
-	return list
+	return slices.Clip(append(list, old...))
 }
 
 // run is the length of the run of changes at the start of list that are the same.

@@ -203,7 +203,7 @@ func (w *world) checkParams(t *testing.T, kind Kind, f Found[int], path string) 
 // TestAgainstReference makes random changes, each from the version before, and
 // holds every version against the reference, at the time and in the end.
 func TestAgainstReference(t *testing.T) {
-	const sequences, changes, requests = 150, 40, 50
+	const changes, requests = 40, 50
 	for _, kind := range []Kind{HostURI, URI, URIWithParameter} {
 		t.Run(strconv.Itoa(int(kind)), func(t *testing.T) {
 			t.Parallel()
