@@ -42,10 +42,14 @@ func kindOf(name string) kind {
 }
 
 func consumer(o origin, i int) []document {
-	return []document{{
-		key:     fmt.Sprintf("consumers/bench_%d", i),
-		members: fmt.Sprintf(`"username":"bench_%d","plugins":{"key-auth":{"key":%q}}`, i, apiKey(o.seed, i)),
-	}}
+	return []document{consumerDocument(fmt.Sprintf("bench_%d", i), apiKey(o.seed, i))}
+}
+
+func consumerDocument(name, key string) document {
+	return document{
+		key:     "consumers/" + name,
+		members: fmt.Sprintf(`"username":%q,"plugins":{"key-auth":{"key":%q}}`, name, key),
+	}
 }
 
 func route(o origin, i int) []document {

@@ -170,6 +170,7 @@ func command(t *testing.T, args ...string) (*Report, error) {
 }
 
 func TestCommandStartsAndStopsAGateway(t *testing.T) {
+	t.Parallel()
 	needEtcd(t)
 	for _, mode := range [][]string{nil, {"--external-etcd", "--etcd-binary", etcdPath()}} {
 		r, err := command(t, append(mode, "--consumers", "250", "--keys", "20", "--rps", "200",
@@ -188,6 +189,7 @@ func TestCommandStartsAndStopsAGateway(t *testing.T) {
 }
 
 func TestCommandMeasuresStart(t *testing.T) {
+	t.Parallel()
 	needEtcd(t)
 	r, err := command(t, "--start", "--start-runs", "2", "--external-etcd", "--etcd-binary", etcdPath(),
 		"--routes", "150", "--keys", "2", "--deletes", "1")
@@ -200,6 +202,7 @@ func TestCommandMeasuresStart(t *testing.T) {
 }
 
 func TestCommandAttaches(t *testing.T) {
+	t.Parallel()
 	needEtcd(t)
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -246,6 +249,7 @@ func TestCommandAttaches(t *testing.T) {
 }
 
 func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

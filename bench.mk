@@ -1,0 +1,19 @@
+# Measurements; they need a quiet machine, two cores, and for bench-proxy
+# nginx and wrk (apt-get install nginx-core wrk).
+
+.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs
+
+bench-weir:
+	@go build -o bin/weir ./cmd/weir
+
+bench-proxy: bench-weir ## CPU per proxied request beside nginx and a byte forwarder (BENCH_FLAGS="--rounds 6 --json")
+	@bash bench/proxy.sh --weir bin/weir $(BENCH_FLAGS)
+
+bench-start: bench-weir ## start to first authenticated 200 with 50,000 consumers (BENCH_FLAGS="--consumers 100000")
+	@bin/weir bench churn --start $(BENCH_FLAGS)
+
+bench-churn: bench-weir ## traffic while 500 consumers are created and 100 deleted in five minutes, 50,000 loaded
+	@bin/weir bench churn $(BENCH_FLAGS)
+
+bench-pairs: bench-weir ## the same churn in five minutes that alternate with idle ones: p99 churn / p99 idle
+	@bin/weir bench churn --pairs 5 $(BENCH_FLAGS)
