@@ -115,4 +115,10 @@ func TestHeaderEdits(t *testing.T) {
 	check("C: 4\r\nB: x\r\nD: y\r\n")
 	h.Reset()
 	check("")
+	for range keptFields + 1 {
+		h.Add("E", "z")
+	}
+	if h.Reset(); h.fields != nil {
+		t.Error("a large header keeps its memory")
+	}
 }

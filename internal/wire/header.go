@@ -22,10 +22,18 @@ type Header struct {
 	buf    []byte // what start and end of parsed fields refer to
 }
 
-// Reset empties h and keeps its memory.
+// keptFields is the number of fields whose memory a Header keeps for the next
+// message.
+const keptFields = 128
+
+// Reset empties h and keeps its memory, unless an unusual message made it large.
 func (h *Header) Reset() {
+	if h.buf = nil; cap(h.fields) > keptFields {
+		h.fields = nil
+		return
+	}
 	clear(h.fields)
-	h.fields, h.buf = h.fields[:0], nil
+	h.fields = h.fields[:0]
 }
 
 // Fields returns all fields, dropped ones too. The caller may set Dropped and

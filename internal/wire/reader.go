@@ -34,7 +34,8 @@ func (l Limits) withDefaults() Limits {
 
 // A Reader reads the messages of one connection, one after the other: a head
 // with ReadRequest or ReadResponse, its body with ReadBody, then the next head.
-// What a message consists of stays valid until Next. A read that failed with
+// What a message consists of stays valid until Next, and the Request or Response
+// it was read into must not be reused before. A read that failed with
 // an error of the connection, such as a deadline, may be repeated.
 //
 // The zero Reader needs Reset. A Reader must not be used concurrently.

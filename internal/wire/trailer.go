@@ -62,7 +62,7 @@ func forbiddenTrailer(name string) bool {
 		"cache-control", "expect", "max-forwards", "pragma", "range",
 		"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range",
 		"authorization", "proxy-authorization", "authentication-info", "proxy-authentication-info",
-		"www-authenticate", "proxy-authenticate", "cookie", "set-cookie", "apikey",
+		"www-authenticate", "proxy-authenticate", "cookie", "set-cookie",
 		"age", "date", "expires", "location", "retry-after", "vary", "warning",
 		"content-encoding", "content-type", "content-range", "content-location":
 		return true
