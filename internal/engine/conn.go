@@ -110,7 +110,7 @@ func (c *conn) next() bool {
 	c.inHead, c.partial = true, c.in.Unread() > 0
 	err := c.in.ReadRequest(&c.request)
 	c.inHead = false
-	if !c.state.CompareAndSwap(idle, active) && err == nil {
+	if !c.state.CompareAndSwap(idle, active) && c.state.Load() == closing {
 		return false // Shutdown ended the connection while it was idle
 	}
 	c.begin(time.Now())
@@ -260,11 +260,11 @@ const (
 	lingerBytes = 1 << 20
 )
 
-// linger closes the sending side and reads on for a moment: closing with unread
-// bytes would reset the connection and could destroy the answer on its way
+// linger closes the sending side and reads on for a moment if the client may
+// still be sending: closing with unread bytes would reset the connection and could destroy the answer on its way
 // (RFC 9112 §9.6).
 func (c *conn) linger() {
-	if c.gone == nil && c.in.BodyDone() && c.in.Unread() == 0 && c.request.Close {
+	if c.gone == nil && c.in.BodyDone() && c.in.Unread() == 0 {
 		return
 	}
 	t, ok := c.nc.(interface{ CloseWrite() error })

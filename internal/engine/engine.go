@@ -49,6 +49,7 @@ type Engine struct {
 	wg       sync.WaitGroup // connections and acceptors
 	date     dateCell
 	stop     chan struct{}
+	stopOnce sync.Once
 	sweeper  sync.WaitGroup
 }
 
@@ -116,7 +117,7 @@ func (s slots) give() {
 
 // Shutdown stops accepting, lets every request that has begun finish, and
 // returns when all connections are closed or, after closing the rest at once,
-// when ctx ends. It closes the given listeners.
+// when ctx ends. It closes the given listeners; it may be called again.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
 	e.draining.Store(true)
 	for _, l := range listeners {
@@ -133,7 +134,7 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 		e.each((*conn).kill)
 		<-done
 	}
-	close(e.stop)
+	e.stopOnce.Do(func() { close(e.stop) })
 	e.sweeper.Wait()
 	return err
 }

@@ -45,7 +45,11 @@ type exchange struct {
 	ctx     plugin.Ctx
 	route   *snapshot.Route // nil until matched
 	call    upstream.Call
-	tryHook func(int) error
+
+	// The methods early and beforeTry as values, made once.
+	earlyHook func(*wire.Response) error
+	tryHook   func(int) error
+
 	local   wire.Response // an answer of the gateway's own
 	trailer *wire.Header  // of the answer; nil: none
 	filters []plugin.BodyFilter
@@ -70,8 +74,7 @@ func (x *exchange) init(e *Engine, s stream, u upload) {
 	x.pin = e.State.NewPin()
 	x.ctx.Request = &x.request
 	x.ctx.Buffer = x
-	x.call.Early = x.early
-	x.tryHook = x.beforeTry
+	x.earlyHook, x.tryHook = x.early, x.beforeTry
 	x.path = make([]byte, 0, 256)
 }
 

@@ -45,6 +45,8 @@ func (x *exchange) failed(err error) {
 		x.answer(refused.reply)
 	case errors.Is(err, errBodyTooLarge):
 		x.fail(413, err)
+	case errors.As(err, &up) && up.Kind == upstream.ClientBody && isTimeout(up.Err):
+		x.fail(408, err)
 	case errors.As(err, &up):
 		x.closeAfter = x.closeAfter || up.Kind == upstream.Aborted || up.Kind == upstream.ClientBody
 		x.fail(up.Status(), err)
@@ -77,7 +79,7 @@ func (x *exchange) prepare() error {
 	x.lines = x.appendForwarded(x.lines[:0])
 	x.dropOwn()
 	c.Extra = x.lines
-	c.BeforeTry = nil
+	c.Early = x.earlyHook
 	if len(x.route.Plan.BeforeProxy) > 0 {
 		c.BeforeTry = x.tryHook
 	}

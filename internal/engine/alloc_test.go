@@ -1,0 +1,82 @@
+//go:build !race
+
+package engine
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"testing"
+)
+
+// fixed answers every request head with a constant; nothing in it allocates
+// per request.
+func fixed(t testing.TB, answer string) *origin {
+	text := []byte(answer)
+	return serve(t, func(_ *origin, c net.Conn, r *bufio.Reader) {
+		for {
+			for {
+				l, err := r.ReadSlice('\n')
+				if err != nil {
+					return
+				}
+				if len(l) == 2 {
+					break
+				}
+			}
+			if _, err := c.Write(text); err != nil {
+				return
+			}
+		}
+	})
+}
+
+const smallAnswer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: Mon, 30 Nov 2026 10:00:00 GMT\r\nContent-Length: 75\r\n\r\n" +
+	"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789a"
+
+// keyAuthRequest is what a plain client sends.
+const keyAuthRequest = "GET /small?x=1 HTTP/1.1\r\nHost: api1.example.com\r\napikey: 0123456789abcdef\r\n" +
+	"User-Agent: test/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"
+
+// proxyOnce returns a function that sends one request through key-auth and
+// reads the answer, without allocating itself.
+func proxyOnce(t testing.TB) func() {
+	up := fixed(t, smallAnswer)
+	g := start(t, nil)
+	g.put(
+		"routes/1", fmt.Sprintf(`{"uri":"/small","host":"api1.example.com","plugins":{"key-auth":{}},"upstream":{"nodes":{%q:1}}}`, up.addr),
+		"consumers/jack", fmt.Sprintf(`{"username":"jack","plugins":{"key-auth":{"key":%q}}}`, corpusKey),
+	)
+	c := g.dial()
+	out := []byte(keyAuthRequest)
+	in := make([]byte, 4096)
+	return func() {
+		if _, err := c.Write(out); err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Read(in)
+		if err != nil || string(in[:12]) != "HTTP/1.1 200" {
+			t.Fatalf("%q %v", in[:n], err)
+		}
+	}
+}
+
+// TestAllocations: a proxied request through key-auth on a kept connection
+// allocates nothing at all.
+func TestAllocations(t *testing.T) {
+	once := proxyOnce(t)
+	for range 100 {
+		once()
+	}
+	if n := testing.AllocsPerRun(2000, once); n != 0 {
+		t.Errorf("%v allocations per request, want 0", n)
+	}
+}
+
+func BenchmarkProxy(b *testing.B) {
+	once := proxyOnce(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		once()
+	}
+}
