@@ -1,0 +1,234 @@
+// Package admin is the Admin API: the write side of the configuration, with the
+// paths, bodies and messages of Apache APISIX 3.18.
+//
+// A write is checked as APISIX checks it, compiled as the gateway will run it,
+// stored, and answered when this process serves it.
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"weir/internal/dialect/apisix"
+	"weir/internal/keyring"
+	"weir/internal/model"
+	"weir/internal/plugin"
+	"weir/internal/source/etcd"
+)
+
+// Config says who may do what and how answers look.
+type Config struct {
+	// Keys open the API. They are asked for if KeyRequired; an entry whose Key is
+	// empty opens nothing.
+	Keys        []Key
+	KeyRequired bool
+
+	Allow   []netip.Prefix // networks that may connect; none: all
+	CORS    bool           // let browsers of any origin in
+	Version string         // admin_api_version; v3 unless it is something else
+	Server  string         // Server header; empty: none
+	Stream  bool           // the gateway proxies streams, so there are stream routes
+
+	// Prefix starts the keys in answers, as it does those in the store: "/apisix".
+	Prefix string
+
+	// EncryptFields keeps the secrets in plugin configurations encrypted in the
+	// store.
+	EncryptFields bool
+
+	// AckTimeout bounds how long a write waits to be live; 0: 5 s.
+	AckTimeout time.Duration
+}
+
+// A Key is one admin_key.
+type Key struct {
+	Name, Key string
+	Role      string // viewer reads; every other role does everything
+}
+
+// Deps is what the API works with.
+type Deps struct {
+	Store   Store
+	Applier Applier
+	View    func() View // the state that requests see now
+	Checker *apisix.Checker
+	Ring    *keyring.Ring
+	Plugins []plugin.Spec // of this build
+	Record  func(Change)  // is told of every write; nil: nobody is
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// A Change is one write, as an audit log needs it.
+type Change struct {
+	Who      string // name of the admin key; empty: none was asked for
+	Peer     string // the client's address
+	Action   string // set, create, compareAndSwap, delete
+	Object   model.Key
+	Revision int64
+	Live     bool // when it was answered
+}
+
+// A Store keeps the objects. Keys are given without the prefix, "/routes/1".
+type Store interface {
+	Reader
+	Writer
+}
+
+// A Reader reads the store.
+type Reader interface {
+	Get(ctx context.Context, key string) (*etcd.KV, int64, error)
+	List(ctx context.Context, dir string) ([]etcd.KV, int64, error)
+}
+
+// A Writer changes the store.
+type Writer interface {
+	Put(ctx context.Context, key string, value []byte, opt etcd.PutOptions) (etcd.PutResult, error)
+	Delete(ctx context.Context, key string, alsoPrefixes ...string) (etcd.DeleteResult, error)
+	NextID(ctx context.Context) (int64, error)
+}
+
+// An Applier makes what is stored live.
+type Applier interface {
+	// Check compiles an object without keeping it. The error's text is for the
+	// client.
+	Check(model.Object) error
+	// Wait returns when requests see the given store revision.
+	Wait(ctx context.Context, revision int64) error
+}
+
+// A View is one state of the configuration.
+type View interface {
+	// Users are the objects that refer to one.
+	Users(model.Key) []Use
+	// Owner is who holds a key of an authenticating plugin: a consumer, and the
+	// id of its credential unless the consumer holds it itself.
+	Owner(plugin, key string) (consumer, credential string, ok bool)
+}
+
+// A Use is a reference from one object to another.
+type Use struct {
+	By     model.Key
+	Plugin string // whose configuration refers; empty: the object itself
+}
+
+// API is the Admin API, an http.Handler.
+type API struct {
+	cfg       Config
+	deps      Deps
+	keys      []hashedKey
+	resources map[string]*resource
+	plugins   map[string]plugin.Spec
+}
+
+// New makes the API.
+func New(cfg Config, deps Deps) *API {
+	if cfg.Version == "" {
+		cfg.Version = "v3"
+	}
+	if cfg.AckTimeout <= 0 {
+		cfg.AckTimeout = 5 * time.Second
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &API{cfg: cfg, deps: deps, keys: hashKeys(cfg.Keys), resources: resources(), plugins: map[string]plugin.Spec{}}
+	for _, p := range deps.Plugins {
+		a.plugins[p.Name] = p
+	}
+	return a
+}
+
+const base = "/apisix/admin"
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Server != "" {
+		w.Header().Set("Server", a.cfg.Server)
+	}
+	if !a.allowed(r) {
+		http.Error(w, "403 Forbidden", http.StatusForbidden)
+		return
+	}
+	if a.cfg.CORS && r.Method == http.MethodOptions {
+		preflight(w.Header())
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	h := w.Header()
+	if a.cfg.CORS {
+		cors(h)
+	}
+	h.Set("Content-Type", "application/json")
+	a.answer(r).send(w)
+}
+
+// answer finds out what is asked for.
+func (a *API) answer(r *http.Request) answer {
+	path := cleanPath(r.URL.Path)
+	if path == base && r.Method == http.MethodHead {
+		return answer{status: http.StatusOK}
+	}
+	rest, ours := strings.CutPrefix(path, base+"/")
+	switch r.Method {
+	case http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodPatch:
+	default:
+		ours = false
+	}
+	if !ours {
+		return answer{status: http.StatusNotFound}
+	}
+	who, refusal := a.authenticate(r)
+	if refusal != "" {
+		return answer{status: http.StatusUnauthorized, body: object("error_msg", "failed to check token", "description", refusal)}
+	}
+	segments := strings.Split(rest, "/")
+	switch {
+	case rest == "plugins/list" && r.Method == http.MethodGet:
+		return a.pluginNames(r.URL.Query())
+	case segments[0] == "schema" && len(segments) == 3 && segments[1] == "validate" && r.Method == http.MethodPost:
+		return a.validate(r, segments[2])
+	}
+	return a.dispatch(r, who, segments)
+}
+
+// allowed is the list of addresses that may connect.
+func (a *API) allowed(r *http.Request) bool {
+	if len(a.cfg.Allow) == 0 {
+		return true
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	for _, n := range a.cfg.Allow {
+		if n.Contains(peer.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+func cors(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Credentials", "true")
+	h.Set("Access-Control-Expose-Headers", "*")
+	h.Set("Access-Control-Max-Age", "3600")
+}
+
+func preflight(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "POST, GET, PUT, OPTIONS, DELETE, PATCH")
+	h.Set("Access-Control-Max-Age", "3600")
+	h.Set("Access-Control-Allow-Headers", "*")
+	h.Set("Access-Control-Allow-Credentials", "true")
+	h.Set("Content-Length", "0")
+	h.Set("Content-Type", "text/plain")
+}

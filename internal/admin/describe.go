@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"weir/internal/document"
+	"weir/internal/plugin"
+	"weir/internal/schema"
+)
+
+// describe answers with schemas: of a resource, of a plugin, of all plugins.
+func (a *API) describe(what string, r *request) answer {
+	if what == "schema" {
+		doc, ok := a.deps.Checker.Schema(r.id)
+		if !ok {
+			return bad("not found schema: %s", r.id)
+		}
+		return asJSON(doc)
+	}
+	subsystem := "http"
+	if r.args.Has("subsystem") {
+		subsystem = r.args.Get("subsystem")
+	}
+	if subsystem != "http" && subsystem != "stream" {
+		return bad("unsupported subsystem: %s", subsystem)
+	}
+	if r.args.Get("all") == "true" {
+		return a.allPlugins(subsystem)
+	}
+	spec, ok := a.plugins[r.id]
+	if !ok || subsystem == "stream" {
+		return refuse(http.StatusNotFound, "plugin not found in subsystem %s", subsystem)
+	}
+	s := spec.ConfigSchema()
+	if r.args.Get("schema_type") == "consumer" {
+		s = spec.CredentialSchema()
+	}
+	if s == nil {
+		return bad("not found schema")
+	}
+	return asJSON(s)
+}
+
+func asJSON(v any) answer {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return refuse(http.StatusInternalServerError, "%v", err)
+	}
+	return answer{status: http.StatusOK, body: append(body, '\n')}
+}
+
+// described is a plugin in the list of all.
+type described struct {
+	Version  float64        `json:"version"`
+	Priority int            `json:"priority"`
+	Schema   *schema.Schema `json:"schema"`
+	Consumer *schema.Schema `json:"consumer_schema,omitempty"`
+	Type     string         `json:"type,omitempty"`
+}
+
+func (a *API) allPlugins(subsystem string) answer {
+	all := map[string]described{}
+	if subsystem == "http" {
+		for name, p := range a.plugins {
+			all[name] = described{p.Version, p.Priority, p.ConfigSchema(), p.CredentialSchema(), p.Type}
+		}
+	}
+	return asJSON(all)
+}
+
+// pluginNames answers with the plugins of a subsystem, the first to run first.
+func (a *API) pluginNames(args url.Values) answer {
+	var list []plugin.Spec
+	switch {
+	case !args.Has("subsystem"), args.Get("subsystem") == "http":
+		list = slices.Clone(a.deps.Plugins)
+	case args.Get("subsystem") != "stream":
+		return answer{status: http.StatusBadRequest, body: []byte("invalid subsystem passed")}
+	}
+	slices.SortStableFunc(list, func(x, y plugin.Spec) int {
+		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.Name, y.Name))
+	})
+	names := make([]string, len(list))
+	for i, p := range list {
+		names[i] = p.Name
+	}
+	return asJSON(names)
+}
+
+// validate checks a document by its schema alone and stores nothing.
+func (a *API) validate(r *http.Request, resource string) answer {
+	res := a.resources[resource]
+	if res == nil {
+		return refuse(http.StatusNotFound, "Unsupported resource type: %s", resource)
+	}
+	body, refusal := readBody(r)
+	if refusal != nil {
+		return *refusal
+	}
+	if body == nil {
+		return bad("wrong type: expected object, got nil")
+	}
+	if err := a.checkValidity(res, body); err != nil {
+		return bad("%v", err)
+	}
+	return answer{status: http.StatusOK}
+}
+
+func (a *API) checkValidity(res *resource, body *document.Value) error {
+	if !body.Is(document.Object) {
+		return fmt.Errorf("wrong type: expected object, got %v", body.Kind)
+	}
+	return a.deps.Checker.CheckSchema(res.kind, body.Append(nil))
+}
