@@ -16,13 +16,13 @@ import (
 // fixed answers every 4 KiB or less that it reads with the same bytes, which
 // costs the node no allocation.
 func fixed(p *peer) {
-	const response = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+	response := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello")
 	b := make([]byte, 4096)
 	for {
 		if _, err := p.Read(b); err != nil {
 			return
 		}
-		if _, err := io.WriteString(p.Conn, response); err != nil {
+		if _, err := p.Write(response); err != nil {
 			return
 		}
 	}

@@ -142,7 +142,9 @@ func TestRetryLimits(t *testing.T) {
 		{"a single node again", model.Upstream{Nodes: dead(1), Retries: &three}, Dial, 502, 4},
 		{"a single node", model.Upstream{Nodes: dead(1)}, Dial, 502, 1},
 		{"retry_timeout", model.Upstream{Nodes: []model.Node{slow, slow, slow}, Timeout: short,
-			RetryTimeout: 40 * time.Millisecond}, RetryTimeout, 502, 2},
+			RetryTimeout: time.Nanosecond}, RetryTimeout, 502, 1},
+		{"retry_timeout not yet", model.Upstream{Nodes: []model.Node{slow, slow, slow}, Timeout: short,
+			RetryTimeout: time.Hour}, Timeout, 504, 3},
 		{"all slow", model.Upstream{Nodes: []model.Node{slow, slow}, Timeout: short}, Timeout, 504, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

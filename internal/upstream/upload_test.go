@@ -110,9 +110,14 @@ func TestFinishCutsUpload(t *testing.T) {
 	body.pieces <- "first"
 	stopped := 0
 	c.Body, c.Length, c.StopBody = body, wire.Chunked, func() { stopped++; close(body.stop) }
-	if text := mustDo(t, u, c); text != "early" {
-		t.Fatal(text)
+	if err := u.RoundTrip(c); err != nil {
+		t.Fatal(err)
 	}
+	eventually(t, "the body is waited for", func() bool { return body.reads.Load() == 2 })
+	if text, err := readAll(c); text != "early" || err != nil {
+		t.Fatal(text, err)
+	}
+	c.Finish()
 	if err := <-cut; !errors.Is(err, io.ErrUnexpectedEOF) || stopped != 1 {
 		t.Fatal(err, stopped)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -267,6 +268,7 @@ type trickle struct {
 	err    error // at the end; nil: io.EOF
 	rest   string
 	stop   chan struct{}
+	reads  atomic.Int32 // begun
 }
 
 func newTrickle() *trickle {
@@ -276,6 +278,7 @@ func newTrickle() *trickle {
 var errStopped = errors.New("stopped")
 
 func (b *trickle) Read(p []byte) (int, error) {
+	b.reads.Add(1)
 	if b.rest == "" {
 		select {
 		case s, ok := <-b.pieces:
