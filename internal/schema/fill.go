@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -20,9 +21,8 @@ func fill(s *jsonschema.Schema, v any) any {
 	switch x := v.(type) {
 	case json.Number:
 		if isOnly(s, "integer") {
-			return integer(x)
+			v = integer(x)
 		}
-		return v
 	case []any:
 		if len(x) == 0 && isOnly(s, "object") {
 			v = map[string]any{}
@@ -51,11 +51,16 @@ func isOnly(s *jsonschema.Schema, typ string) bool {
 	return len(names) == 1 && names[0] == typ
 }
 
+// integer is n without fraction and exponent, where that is possible and of use.
 func integer(n json.Number) json.Number {
-	if r, ok := new(big.Rat).SetString(n.String()); ok && r.IsInt() {
-		return json.Number(r.Num().String())
+	if !strings.ContainsAny(n.String(), ".eE") {
+		return n
 	}
-	return n
+	r, ok := new(big.Rat).SetString(n.String())
+	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+		return n
+	}
+	return json.Number(r.Num().String())
 }
 
 func fillItems(s *jsonschema.Schema, list []any) {
@@ -92,6 +97,11 @@ func fillObject(s *jsonschema.Schema, obj map[string]any) {
 			continue
 		}
 		obj[name] = fill(sub, clone(*sub.Default))
+	}
+	for name, dep := range s.Dependencies {
+		if sub, ok := dep.(*jsonschema.Schema); ok && obj[name] != nil {
+			fill(sub, obj)
+		}
 	}
 }
 

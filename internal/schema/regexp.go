@@ -9,7 +9,7 @@ import (
 )
 
 // patternTime bounds one match of a pattern that needs backtracking.
-const patternTime = time.Second
+const patternTime = 100 * time.Millisecond
 
 // compileRegexp gives pattern its meaning in PCRE: by Go's linear engine where
 // that knows the syntax, by a backtracking one otherwise.

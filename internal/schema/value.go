@@ -198,6 +198,9 @@ func (p *parser) number() (any, error) {
 		if exp, err := strconv.Atoi(string(lit[i+1:])); err != nil || exp > maxExponent || exp < -maxExponent {
 			return nil, p.fail("number out of range")
 		}
+		if _, err := strconv.ParseFloat(string(lit), 64); err != nil {
+			return nil, p.fail("number out of range")
+		}
 	}
 	return json.Number(lit), nil
 }

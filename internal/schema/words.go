@@ -14,7 +14,7 @@ import (
 )
 
 // words picks the first failure of err, in the order in which APISIX's validator
-// (api7/jsonschema) looks, and says it in that validator's words. Among siblings
+// (api7/jsonschema 0.9) looks, and says it in that validator's words. Among siblings
 // that have no order there, the document's order counts. root is the document
 // that was checked.
 func (s *Schema) words(root any, err *jsonschema.ValidationError) string {
@@ -71,8 +71,8 @@ const (
 	stageAllOf
 	stageAnyOf
 	stageOneOf
-	stageNot
 	stageIf
+	stageNot
 	stageFormat
 	stageRest
 )
@@ -140,13 +140,17 @@ func tokens(location string) []string {
 func target(root any, toks []string) (node any, ptr string) {
 	node = root
 	for _, tok := range toks {
+		wrapped := false
 		switch x := node.(type) {
 		case map[string]any:
+			wrapped = tok == "else" && x["$comment"] == refMark
 			node = x[tok]
 		case []any:
 			node = x[atoi(tok)]
 		}
-		ptr += "/" + escape(tok)
+		if !wrapped {
+			ptr += "/" + escape(tok)
+		}
 	}
 	return node, ptr
 }
@@ -199,7 +203,7 @@ func (t *translator) enter(p *place, obj map[string]any, kw, arg, name string) i
 		at = step{stage: stageAllOf, n: atoi(arg)}
 	case "dependencies":
 		words, used = "failed to validate dependent schema for "+quote(arg)+": ", 2
-		at = step{stage: stageDependency, n: t.order[p.ptr+"/dependencies/"+escape(arg)]}
+		at = t.dependency(p, obj, arg)
 	case "then", "else":
 		words, at = kw+" clause did not match", step{stage: stageIf}
 		p.closed = true
@@ -230,8 +234,7 @@ func (t *translator) leaf(p *place, err *jsonschema.ValidationError) (step, stri
 		at, name := t.firstMissing(p, obj, k.Missing)
 		return at, "property " + quote(name) + " is required"
 	case *kind.Dependency:
-		at := step{stage: stageDependency, n: t.order[p.ptr+"/dependencies/"+escape(k.Prop)]}
-		return at, "property " + quote(k.Missing[0]) + " is required when " + quote(k.Prop) + " is set"
+		return t.dependency(p, obj, k.Prop), "property " + quote(k.Missing[0]) + " is required when " + quote(k.Prop) + " is set"
 	case *kind.AdditionalProperties:
 		name := slices.Min(k.Properties)
 		return step{stage: stageOtherProperty, name: name}, "additional properties forbidden, found " + name
@@ -289,11 +292,21 @@ func sizes(err jsonschema.ErrorKind) (step, string) {
 	case *kind.Maximum:
 		return number(2, k.Got, k.Want, "at most")
 	case *kind.ExclusiveMaximum:
-		return number(3, k.Got, k.Want, "less than")
+		return number(3, k.Got, k.Want, "smaller than")
 	case *kind.MultipleOf:
 		return number(4, k.Got, k.Want, "a multiple of")
 	}
 	return step{stage: stageRest, n: 2}, "value does not match the schema"
+}
+
+// dependency is the place of a dependency of the property name: behind the
+// property, if the schema describes it.
+func (t *translator) dependency(p *place, obj map[string]any, name string) step {
+	props, _ := obj["properties"].(map[string]any)
+	if _, described := props[name]; described {
+		return step{stage: stageProperty, n: t.order[p.ptr+"/properties/"+escape(name)], name: "dependency"}
+	}
+	return step{stage: stageDependency, n: t.order[p.ptr+"/dependencies/"+escape(name)]}
 }
 
 // firstMissing picks the property to name: first those that the schema
