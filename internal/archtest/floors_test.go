@@ -76,6 +76,7 @@ var floors = map[string][]string{
 	"internal/echo":      {"internal/wire"},
 	"internal/profile":   {},
 	"internal/archtest":  {},
+	"bench/forwarder":    {},
 	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/plugins", "internal/profile"},
 }
 
