@@ -77,7 +77,7 @@ var floors = map[string][]string{
 	"internal/profile":   {},
 	"internal/archtest":  {},
 	"bench/forwarder":    {},
-	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/plugins", "internal/profile"},
+	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/echo", "internal/plugins", "internal/profile"},
 }
 
 // testOnly are helpers that no product code imports.
