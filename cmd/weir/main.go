@@ -1,0 +1,49 @@
+// Weir is an API gateway whose configuration can change at any rate without
+// its traffic noticing.
+//
+// Exit codes: 0 all is well, 1 it failed, 2 it was called in a way that makes
+// no sense.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// version is set by the linker: -X main.version=1.2.3.
+var version = "dev"
+
+// The exit codes.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	cmd := command()
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(context.Background())
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailure
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "weir: %v\nRun 'weir --help' for what there is.\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(os.Stderr, "weir: %v\n", err)
+	return exitFailure
+}
+
+// A usageError is a mistake in flags or arguments.
+type usageError struct{ error }
+
+// errReported: the failure was printed already.
+var errReported = errors.New("failed")

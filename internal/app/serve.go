@@ -1,0 +1,167 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/control"
+	"weir/internal/echo"
+	"weir/internal/engine"
+	"weir/internal/wire"
+)
+
+// openEngine starts the data plane. Its addresses open only now, when a whole
+// state is applied: no request meets a gateway that does not know its routes
+// yet.
+func (g *Gateway) openEngine(ctx context.Context) error {
+	h, a := &g.Config.Nginx.HTTP, &g.Config.APISIX
+	cfg := engine.Config{
+		State: g.state, Log: g.log, Server: "Weir", Limits: wire.DefaultLimits(),
+		KeepaliveTimeout: h.Timeouts.Keepalive, HeaderTimeout: h.Timeouts.Header,
+		BodyTimeout: h.Timeouts.Body, SendTimeout: h.Timeouts.Send,
+		MaxBody: int64(h.MaxBodySize), ShowUpstreamStatus: a.Server.ShowUpstreamStatus,
+	}
+	if a.Server.Tokens {
+		cfg.Server += "/" + g.Version
+	}
+	if g.accessLog != nil {
+		cfg.AccessLog = g.accessLog.Write
+	}
+	g.engine = engine.New(cfg)
+	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
+	for _, s := range a.Sockets() {
+		if s.TLS {
+			g.log.Info("https is not served by this version of Weir", "addr", s.Addr)
+			continue
+		}
+		l, err := listen(ctx, s)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			g.log.Info("no IPv6 here", "addr", s.Addr)
+			continue
+		}
+		g.data = append(g.data, l)
+		g.background.Go(func() {
+			if err := g.engine.Serve(l); err != nil {
+				g.fail(fmt.Errorf("http %s: %w", l.Addr(), err))
+			}
+		})
+	}
+	return nil
+}
+
+// listen opens a socket; nil for an optional one that this host cannot have.
+func listen(ctx context.Context, s config.Socket) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, s.Network, s.Addr)
+	if s.Optional && (errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)) {
+		return nil, nil
+	}
+	return l, err
+}
+
+func (g *Gateway) openControl(ctx context.Context) error {
+	a := &g.Config.APISIX
+	if !a.EnableControl {
+		return nil
+	}
+	var err error
+	g.control, err = g.serve(ctx, "control", a.Control.String(), control.API(g.controlConfig()), nil)
+	return err
+}
+
+func (g *Gateway) openStatus(ctx context.Context) error {
+	e := g.Config.APISIX.Status
+	if e == nil {
+		return nil
+	}
+	var err error
+	g.status, err = g.serve(ctx, "status", e.String(), control.Status(g.controlConfig()), nil)
+	return err
+}
+
+func (g *Gateway) controlConfig() control.Config {
+	return control.Config{Revision: g.revision, Ready: g.notReady}
+}
+
+var errNotReady = errors.New("the configuration is not loaded yet")
+
+func (g *Gateway) notReady() error {
+	if g.ready.Load() {
+		return nil
+	}
+	return errNotReady
+}
+
+func (g *Gateway) revision() control.Revision {
+	st, work := g.store.Status(), g.state.Work()
+	r := control.Revision{
+		Applied: g.state.Current().Revision, Connected: st.Connected, LastError: st.LastError,
+		Compiled: work.Compiled, Deltas: work.Deltas, Resyncs: st.Resyncs,
+	}
+	r.Store = max(st.StoreRevision, r.Applied)
+	r.Lag = r.Store - r.Applied
+	r.Objects, _ = g.objects()
+	return r
+}
+
+// serve runs an HTTP server for operators, with TLS if that is not nil.
+func (g *Gateway) serve(ctx context.Context, name, addr string, h http.Handler, t *tls.Config) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelInfo),
+	}
+	accept := l
+	if t != nil {
+		accept = tls.NewListener(l, t)
+	}
+	g.background.Go(func() {
+		if err := s.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
+			g.fail(fmt.Errorf("%s: %w", name, err))
+		}
+	})
+	g.onStop(func(ctx context.Context) error {
+		err := s.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+		return err
+	})
+	return l, nil
+}
+
+// openEcho starts the example's upstream on a free port.
+func (g *Gateway) openEcho(ctx context.Context) error {
+	if !g.Example {
+		return nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("echo: %w", err)
+	}
+	g.echo = l
+	run, cancel := context.WithCancel(context.Background())
+	g.onStop(func(context.Context) error {
+		cancel()
+		return nil
+	})
+	g.background.Go(func() {
+		if err := echo.Serve(run, l); err != nil {
+			g.fail(fmt.Errorf("echo: %w", err))
+		}
+	})
+	return nil
+}

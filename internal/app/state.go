@@ -1,0 +1,230 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/keyring"
+	"weir/internal/model"
+	"weir/internal/plugin"
+	"weir/internal/plugins"
+	"weir/internal/router"
+	"weir/internal/snapshot"
+	"weir/internal/source/embed"
+	"weir/internal/source/etcd"
+	"weir/internal/upstream"
+)
+
+// openState makes the empty state.
+func (g *Gateway) openState(context.Context) error {
+	d := g.Config.APISIX.DataEncryption
+	keys := make([]string, 0, len(d.Keyring))
+	for _, k := range d.Keyring {
+		keys = append(keys, k.Reveal())
+	}
+	var err error
+	if g.ring, err = keyring.New(keys); err != nil {
+		return fmt.Errorf("apisix.data_encryption.keyring: %w", err)
+	}
+	pools := upstream.NewPools()
+	g.onStop(func(context.Context) error {
+		pools.Close()
+		return nil
+	})
+	u := g.Config.Nginx.HTTP.Upstream
+	g.state = snapshot.New(snapshot.Config{
+		Plugins: enabled(g.Config.Plugins),
+		Router:  routerKind(g.Config.APISIX.Router.HTTP),
+		Upstream: upstream.Env{
+			Pools: pools,
+			Defaults: upstream.Defaults{
+				Keepalive: model.Keepalive{Size: u.Keepalive, IdleTimeout: u.Timeout, Requests: u.Requests},
+			},
+			Log: g.log,
+		},
+		Open: opener(g.ring, d.Enable),
+		Log:  g.log,
+	})
+	g.onStop(func(context.Context) error {
+		g.state.Close()
+		return nil
+	})
+	return nil
+}
+
+// enabled are the plugins that the configuration lists; nil: all.
+func enabled(names []string) []plugin.Spec {
+	all := plugins.All()
+	if names == nil {
+		return all
+	}
+	listed := map[string]bool{}
+	for _, n := range names {
+		listed[n] = true
+	}
+	var out []plugin.Spec
+	for _, s := range all {
+		if listed[s.Name] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func routerKind(name string) router.Kind {
+	switch name {
+	case "radixtree_uri":
+		return router.URI
+	case "radixtree_uri_with_parameter":
+		return router.URIWithParameter
+	}
+	return router.HostURI
+}
+
+// opener decrypts what the Admin API stored encrypted. nil: nothing is.
+func opener(ring *keyring.Ring, enable bool) func(plugin.Spec, []byte) []byte {
+	if !enable {
+		return nil
+	}
+	return func(s plugin.Spec, raw []byte) []byte {
+		schema := s.CredentialSchema()
+		if schema == nil {
+			schema = s.ConfigSchema()
+		}
+		return ring.Open(raw, schema.Secrets())
+	}
+}
+
+// openStore connects to the configuration store, or runs it.
+func (g *Gateway) openStore(ctx context.Context) error {
+	e := &g.Config.Deployment.Etcd
+	cfg := etcd.Config{
+		Prefix: e.Prefix, Timeout: e.Timeout, WatchTimeout: e.WatchTimeout, ResyncDelay: e.ResyncDelay,
+		Log: g.log, Loading: g.sayLoading(),
+	}
+	if g.Config.Embedded {
+		return g.openEmbedded(ctx, cfg)
+	}
+	var err error
+	if cfg.TLS, err = etcdTLS(&e.TLS); err != nil {
+		return err
+	}
+	cfg.Endpoints, cfg.User, cfg.Password = e.Host, e.User, e.Password.Reveal()
+	if g.store, err = etcd.Open(cfg); err != nil {
+		return err
+	}
+	g.onStop(func(context.Context) error { return g.store.Close() })
+	g.say("store", "%d etcd %s, prefix %s", len(e.Host), plural(len(e.Host), "endpoint"), e.Prefix)
+	return nil
+}
+
+func (g *Gateway) openEmbedded(ctx context.Context, cfg etcd.Config) error {
+	s := &g.Config.Weir.Store
+	listen := s.Listen
+	if listen == "auto" {
+		listen = ""
+	}
+	server, err := embed.Start(ctx, embed.Config{
+		Dir: s.Dir, Listen: listen, Log: slog.New(detail{g.log.Handler()}),
+	})
+	if err != nil {
+		return err
+	}
+	g.onStop(func(context.Context) error { return server.Close() })
+	ctx, cancel := context.WithCancel(context.Background())
+	g.onStop(func(context.Context) error {
+		cancel()
+		return nil
+	})
+	g.background.Go(func() {
+		select {
+		case <-server.Failed():
+			// What is configured is still served; only changes are impossible.
+			g.log.Error("the embedded store failed; the configuration can no longer change", "err", server.Err())
+		case <-ctx.Done():
+		}
+	})
+	g.store = etcd.New(server.Client(), cfg)
+	g.onStop(func(context.Context) error { return g.store.Close() })
+	url := server.ClientURL()
+	if url == "" {
+		url = "closed to other processes"
+	}
+	g.say("etcd", "%s (embedded, data in %s, prefix %s)", url, s.Dir, cfg.Prefix)
+	return nil
+}
+
+// detail lowers everything to level info. etcd calls much of its ordinary life
+// a warning or an error; what concerns the gateway comes from Server.Failed and
+// from the calls that fail.
+type detail struct{ slog.Handler }
+
+func (d detail) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelInfo)
+}
+
+func (d detail) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelInfo
+	return d.Handler.Handle(ctx, r)
+}
+
+func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.SNI, InsecureSkipVerify: !c.Verify}
+	if c.Cert == "" {
+		return out, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("deployment.etcd.tls: %w", err)
+	}
+	out.Certificates = []tls.Certificate{pair}
+	return out, nil
+}
+
+// load follows the store and waits until the first whole state is applied.
+func (g *Gateway) load(ctx context.Context) error {
+	follow, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	first := true
+	go func() {
+		defer close(ended)
+		err := g.store.Run(follow, func(d model.Delta) error {
+			g.state.Apply(d)
+			if first {
+				first = false
+				close(g.loaded)
+			}
+			return nil
+		})
+		if err != nil {
+			g.fail(fmt.Errorf("configuration: %w", err))
+		}
+	}()
+	g.onStop(func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
+	const patience = 3 * time.Second
+	remind := time.NewTicker(patience)
+	defer remind.Stop()
+	for {
+		select {
+		case <-g.loaded:
+			g.sayLoaded()
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-g.failed:
+			return err
+		case <-remind.C:
+			if st := g.store.Status(); !st.Connected && st.LastError != "" {
+				g.say("waiting", "for the store: %s", st.LastError)
+			}
+		}
+	}
+}
