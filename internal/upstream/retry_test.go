@@ -286,6 +286,50 @@ func TestKeptConnectionDies(t *testing.T) {
 	}
 }
 
+// A kept connection that turns out to be reset before a byte was written is
+// replaced whatever the method: the node has seen nothing.
+func TestKeptConnectionResetBeforeWriting(t *testing.T) {
+	for _, body := range []string{"", "body"} {
+		t.Run(body, func(t *testing.T) {
+			reset := make(chan bool)
+			n := serve(t, func(p *peer) {
+				p.request()
+				p.ok("")
+				if p.n == 0 {
+					<-reset
+					p.Conn.(*net.TCPConn).SetLinger(0)
+					return
+				}
+				_, body, _ := p.request()
+				p.ok(body)
+			})
+			c := call(t, "GET")
+			armed := false
+			e := env(pools(t))
+			e.Now = func() time.Time {
+				if armed && c.conn != nil {
+					armed = false
+					close(reset)
+					eventually(t, "the reset is here", func() bool { return !c.conn.alive() })
+				}
+				return time.Now()
+			}
+			u := compile(t, &model.Upstream{Nodes: nodes(n)}, e)
+			mustDo(t, u, c)
+			c.Reset()
+			c.Request, c.Method = request(t, "POST / HTTP/1.1\r\nHost: x\r\n\r\n"), "POST"
+			if body != "" {
+				c.Body, c.Length = strings.NewReader(body), int64(len(body))
+			}
+			armed = true
+			mustDo(t, u, c)
+			if armed || len(c.Tries) != 1 || c.Tries[0].Connect == 0 {
+				t.Fatalf("%v %+v", armed, c.Tries)
+			}
+		})
+	}
+}
+
 // A body that does not fit the window is not sent twice.
 func TestWindow(t *testing.T) {
 	for _, tc := range []struct {

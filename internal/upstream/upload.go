@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"weir/internal/wire"
 )
@@ -311,13 +312,25 @@ func (u *upload) notify() {
 	u.mu.Unlock()
 }
 
-// done reports whether everything was sent.
+// lastWriteWait is how long a node that has answered completely may take to
+// accept the end of the request.
+const lastWriteWait = 50 * time.Millisecond
+
+// done reports whether everything was sent. The answer to the last bytes may be
+// here before the goroutine that wrote them knows that they are gone.
 func (u *upload) done() bool {
 	if u.body == nil {
 		return true
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if c := u.to; c != nil && u.end && u.writing {
+		c.tcp.SetWriteDeadline(c.now().Add(lastWriteWait))
+		for u.writing {
+			u.wake.Wait()
+		}
+		c.writeBy = time.Time{}
+	}
 	return u.complete
 }
 
