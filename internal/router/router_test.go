@@ -72,7 +72,7 @@ func TestPaths(t *testing.T) {
 		}},
 		{URIWithParameter, []string{"/:a/b", "/*"}, map[string]string{"/x/b": "/:a/b", "/x/c": "/*", "//b": "/*"}},
 		{URIWithParameter, []string{"/p/:id/nodes/?", "/p/:id", "/p/*rest"}, map[string]string{
-			"/p/1/nodes": "/p/:id/nodes/?", "/p/1/nodes/": "/p/:id/nodes/?", "/p/1": "/p/:id", "/p/1/x": "/p/*rest", "/p/": "/p/*rest",
+			"/p/1/nodes": "/p/:id/nodes/?", "/p/1/nodes/": "/p/:id/nodes/?", "/p/1": "/p/*rest", "/p/1/x": "/p/*rest", "/p/": "/p/*rest",
 		}},
 		{URIWithParameter, []string{"/v1/x:cancel"}, map[string]string{"/v1/x:cancel": "/v1/x:cancel", "/v1/xy": "/v1/x:cancel"}},
 	} {
