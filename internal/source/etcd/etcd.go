@@ -31,7 +31,7 @@ type Config struct {
 	Prefix         string        // parent of all keys; default "/apisix"
 	User, Password string        // both or neither
 	TLS            *tls.Config   // for https endpoints
-	DialTimeout    time.Duration // one attempt to connect or to log in; default 5 s
+	DialTimeout    time.Duration // to connect, to log in, to answer a probe; default 5 s
 	Timeout        time.Duration // one read or write; default 30 s
 	WatchTimeout   time.Duration // longest silence of a watch; default 50 s
 	ResyncDelay    time.Duration // least time between two full reads; default 5 s

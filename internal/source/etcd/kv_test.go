@@ -12,6 +12,7 @@ import (
 )
 
 func TestWrites(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	for name, store := range map[string]*Store{
 		"embedded": inProcess(t, server, Config{Prefix: "/a/"}),
@@ -76,6 +77,7 @@ func testWrites(t *testing.T, s *Store) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	s := inProcess(t, server, Config{PageSize: 7})
 	put(t, server.Client(), "routes/", initDir)
@@ -95,6 +97,7 @@ func TestList(t *testing.T) {
 }
 
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	s := inProcess(t, server, Config{})
 	r := receive(t, s)
@@ -106,6 +109,7 @@ func TestTTL(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	s := open(t, "http://admin:"+secret+"@"+freePort(t), Config{User: "root", Password: secret,
 		Timeout: 300 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
@@ -140,6 +144,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server := startEmbed(t, embed.Config{Dir: dir, Quota: 4 << 20})
 	s := inProcess(t, server, Config{})
@@ -164,6 +169,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestAuth(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	c := server.Client()
 	must := func(_ any, err error) {

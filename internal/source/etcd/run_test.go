@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,12 +12,14 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"weir/internal/model"
 	"weir/internal/source/embed"
 )
 
 func TestRunDelivers(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	c := server.Client()
 	put(t, c, "routes/", initDir)
@@ -64,6 +67,7 @@ func TestRunDelivers(t *testing.T) {
 }
 
 func TestEmptyStore(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	r := receive(t, inProcess(t, server, Config{}))
 	r.until("a first step", func() bool { return len(r.steps) == 1 && r.rev > 0 })
@@ -71,6 +75,7 @@ func TestEmptyStore(t *testing.T) {
 
 // What comes while apply runs is delivered in one step.
 func TestGather(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	c := server.Client()
 	s := inProcess(t, server, Config{})
@@ -101,6 +106,7 @@ func TestGather(t *testing.T) {
 }
 
 func TestApplyError(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	err := inProcess(t, server, Config{}).Run(t.Context(), func(model.Delta) error { return errTest })
 	if !errors.Is(err, errTest) {
@@ -110,6 +116,7 @@ func TestApplyError(t *testing.T) {
 
 // Case 50: a write between the first read and the watch.
 func TestWriteBetweenReadAndWatch(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	put(t, server.Client(), "routes/1", "{}")
 	r := receive(t, inProcess(t, server, Config{Loading: func(int) {
@@ -122,56 +129,107 @@ func TestWriteBetweenReadAndWatch(t *testing.T) {
 	}
 }
 
-// Case 57: a prefix larger than one gRPC message.
-func TestLargePrefix(t *testing.T) {
-	server := startEmbed(t, embed.Config{})
-	const objects, txn = 30000, 100
-	value := strings.Repeat("x", 2000)
-	for i := 0; i < objects; i += txn {
+// fill stores n routes by the hundred.
+func fill(t *testing.T, c *clientv3.Client, n int, value string) {
+	t.Helper()
+	const txn = 100
+	for i := 0; i < n; i += txn {
 		ops := make([]clientv3.Op, txn)
 		for j := range ops {
 			ops[j] = clientv3.OpPut(fmt.Sprintf("/apisix/routes/%d", i+j), value)
 		}
-		if _, err := server.Client().Txn(t.Context()).Then(ops...).Commit(); err != nil {
+		if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.ClientURL()}, MaxCallRecvMsgSize: 8 << 20})
+}
+
+// Case 57: a prefix larger than the 4 MiB that gRPC carries by default.
+func TestLargePrefix(t *testing.T) {
+	t.Parallel()
+	server := startEmbed(t, embed.Config{})
+	const objects = 8000
+	fill(t, server.Client(), objects, strings.Repeat("x", 2000))
+	const limit = 4 << 20
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.ClientURL()},
+		MaxCallRecvMsgSize: limit, MaxCallSendMsgSize: limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	var progress []int
-	began := time.Now()
 	r := receive(t, New(client, Config{Loading: func(n int) { progress = append(progress, n) }}))
 	r.until("everything", func() bool { return len(r.state) == objects })
-	t.Logf("%d objects of %d bytes in %v", objects, len(value), time.Since(began))
 	r.stopOnce()
-	if !slices.IsSorted(progress) || len(progress) < 30 || progress[len(progress)-1] != objects {
+	if !slices.IsSorted(progress) || len(progress) < 8 || progress[len(progress)-1] != objects {
 		t.Error("progress", progress)
 	}
 }
 
-// Large values make smaller pages.
+// pagedKV notes the sizes of range reads.
+type pagedKV struct {
+	clientv3.KV
+	sizes []int
+}
+
+func (kv *pagedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	res, err := kv.KV.Get(ctx, key, opts...)
+	size := 0
+	if err == nil {
+		for _, one := range res.Kvs {
+			size += len(one.Value)
+		}
+	}
+	kv.sizes = append(kv.sizes, size)
+	return res, err
+}
+
+// Pages shrink where the values are large.
 func TestLargeValues(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
-	value := strings.Repeat("x", 512<<10)
-	const objects = 150
-	for i := range objects {
-		put(t, server.Client(), fmt.Sprint("protos/", i), value)
+	const objects = 300
+	fill(t, server.Client(), objects, strings.Repeat("x", 80<<10))
+	client := *server.Client()
+	kv := &pagedKV{KV: client.KV}
+	client.KV = kv
+	list, _, err := New(&client, Config{}).List(t.Context(), "/routes")
+	if err != nil || len(list) != objects {
+		t.Fatal(len(list), err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.ClientURL()}, MaxCallRecvMsgSize: 60 << 20})
+	if most := slices.Max(kv.sizes[1:]); len(kv.sizes) < 3 || most > 4<<20 {
+		t.Error("pages", kv.sizes)
+	}
+}
+
+// BenchmarkLoad reads 60 MB: 30,000 objects of 2 kB.
+func BenchmarkLoad(b *testing.B) {
+	server, err := embed.Start(b.Context(), embed.Config{Dir: b.TempDir(), Listen: embed.Off})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	defer client.Close()
-	r := receive(t, New(client, Config{}))
-	r.until("everything", func() bool { return len(r.state) == objects })
-	r.stopOnce()
+	defer server.Close()
+	value := strings.Repeat("x", 2000)
+	for i := range 30_000 / 100 {
+		ops := make([]clientv3.Op, 100)
+		for j := range ops {
+			ops[j] = clientv3.OpPut(fmt.Sprintf("/apisix/routes/%d", 100*i+j), value)
+		}
+		if _, err := server.Client().Txn(b.Context()).Then(ops...).Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := New(server.Client(), Config{})
+	for b.Loop() {
+		if _, _, err := s.read(b.Context(), server.Client(), newView()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // A store whose pages are compacted away while it is read.
 func TestCompactionWhileReading(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	c := server.Client()
 	want := map[string]string{}
@@ -196,6 +254,7 @@ func TestCompactionWhileReading(t *testing.T) {
 
 // Case 60: what the receiver has from a saved copy is not delivered again.
 func TestAssume(t *testing.T) {
+	t.Parallel()
 	server := startEmbed(t, embed.Config{})
 	c := server.Client()
 	rev := put(t, c, "routes/1", "{}")
@@ -243,6 +302,7 @@ func TestViewSize(t *testing.T) {
 }
 
 func TestProgressIsSafe(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[string]bool{
 		"3.4.24": false, "3.4.25": true, "3.5.0": false, "3.5.7": false, "3.5.8": true, "3.6.0": true,
 		"3.7.3": true, "4.0.0": true, "2.3.0": false, "": false, "x": false, "3.3.27": false, "3.5.9-rc.1": true,
@@ -254,6 +314,7 @@ func TestProgressIsSafe(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	s := newStore(Config{Rand: func() float64 { return 1 }}, "")
 	failures, v := 0, newView()
 	var got []time.Duration

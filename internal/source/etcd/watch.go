@@ -228,7 +228,7 @@ func (w *watch) guard(ctx, stream context.Context) {
 			continue
 		}
 		before := w.received.Load()
-		rev, err := w.ask(ctx, stream, limit/2)
+		rev, err := w.ask(ctx, stream)
 		behind := rev > w.received.Load()
 		switch {
 		case ctx.Err() != nil:
@@ -253,9 +253,11 @@ func (w *watch) guard(ctx, stream context.Context) {
 	}
 }
 
-// ask asks for a progress notice and for the revision of the store.
-func (w *watch) ask(ctx, stream context.Context, limit time.Duration) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(limit, w.store.cfg.Timeout))
+// ask asks for a progress notice and for the revision of the store, which gets
+// the time of an attempt to connect for it.
+func (w *watch) ask(ctx, stream context.Context) (int64, error) {
+	limit := w.store.cfg.DialTimeout
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	asked, cancelAsk := context.WithTimeout(stream, limit)
 	defer cancelAsk()
