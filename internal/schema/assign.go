@@ -17,7 +17,7 @@ func assign(to reflect.Value, v any) error {
 		to.Set(reflect.New(to.Type().Elem()))
 		return assign(to.Elem(), v)
 	}
-	if u, ok := to.Addr().Interface().(json.Unmarshaler); ok {
+	if u, ok := reflect.TypeAssert[json.Unmarshaler](to.Addr()); ok {
 		text, err := marshal(v)
 		if err != nil {
 			return err
@@ -97,11 +97,9 @@ func assignMap(to reflect.Value, obj map[string]any) error {
 }
 
 func assignStruct(to reflect.Value, obj map[string]any) error {
-	t := to.Type()
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f, field := range to.Fields() {
 		if f.Anonymous {
-			if err := assignStruct(to.Field(i), obj); err != nil {
+			if err := assignStruct(field, obj); err != nil {
 				return err
 			}
 			continue
@@ -111,7 +109,7 @@ func assignStruct(to reflect.Value, obj map[string]any) error {
 		if name == "" || !there {
 			continue
 		}
-		if err := assign(to.Field(i), v); err != nil {
+		if err := assign(field, v); err != nil {
 			return fmt.Errorf("property %q validation failed: %w", name, err)
 		}
 	}

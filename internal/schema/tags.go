@@ -100,7 +100,7 @@ func describe(t reflect.Type, outer []reflect.Type) members {
 }
 
 func ownSchema(t reflect.Type) (members, bool) {
-	d, ok := reflect.New(t).Interface().(Describer)
+	d, ok := reflect.TypeAssert[Describer](reflect.New(t))
 	if !ok {
 		return nil, false
 	}
@@ -159,7 +159,7 @@ func describeStruct(t reflect.Type, outer []reflect.Type) members {
 		doc.add("encrypt_fields", secret)
 	}
 	doc = append(doc, own.doc...)
-	if c, ok := reflect.New(t).Interface().(Constrained); ok {
+	if c, ok := reflect.TypeAssert[Constrained](reflect.New(t)); ok {
 		constrain(&doc, c.Constraints())
 	}
 	return doc
@@ -175,8 +175,7 @@ type fieldOptions struct {
 // properties calls yield for each field of t with a JSON name, those of embedded
 // structs included, and for a blank field, whose tag concerns t itself.
 func properties(t reflect.Type, outer []reflect.Type, yield func(reflect.StructField, fieldOptions, members)) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous {
 			properties(f.Type, outer, yield)
 			continue
