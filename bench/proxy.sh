@@ -157,7 +157,7 @@ weir:
 YAML
   (cd "$dir/weir" && GOMAXPROCS=1 exec taskset -c 0 "$weir" run -c "$dir/weir/config.yaml") >"$dir/weir.log" 2>&1 &
   pid[weir]=$!
-  await "http://127.0.0.1:$admin/apisix/admin/routes" "the Admin API of weir" "$dir/weir.log"
+  await "http://127.0.0.1:${port[weir]}/" weir "$dir/weir.log"
   "$weir" bench load --etcd "http://127.0.0.1:$store" --upstream "$origin" --from "$dir/consumers"
 }
 
