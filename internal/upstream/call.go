@@ -96,6 +96,7 @@ type state struct {
 	tried    []int32
 	reused   bool // the connection had been used before
 	repeat   bool // what failed may be sent again
+	refused  bool // Early returned an error
 	broken   bool // reading the body of the response failed
 	resp     wire.Response
 	upload   upload

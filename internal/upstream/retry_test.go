@@ -28,21 +28,24 @@ func halfHead(p *peer)   { p.request(); p.say("HTTP/1.1 200 OK\r\nConte") }
 func early(p *peer)      { p.request(); p.say("HTTP/1.1 103 Early Hints\r\n\r\n") }
 func closesAtOnce(*peer) {}
 
+// A retryCase is one request over two nodes, of which the second answers.
+type retryCase struct {
+	name    string
+	first   func(*peer) // nil: refuses connections
+	method  string
+	body    string
+	retries *int
+	timeout model.Timeout
+	tries   int
+	kind    Kind // 0: the second node answers
+	status  int
+}
+
 func TestRetry(t *testing.T) {
 	two := 2
 	zero := 0
 	short := model.Timeout{Connect: time.Second, Send: time.Second, Read: 50 * time.Millisecond}
-	for _, tc := range []struct {
-		name    string
-		first   func(*peer) // nil: refuses connections
-		method  string
-		body    string
-		retries *int
-		timeout model.Timeout
-		tries   int
-		kind    Kind // 0: the second node answers
-		status  int
-	}{
+	for _, tc := range []retryCase{
 		{name: "refused GET", method: "GET", tries: 2},
 		{name: "refused POST gets the whole body", method: "POST", body: "body", tries: 2},
 		{name: "no retries", method: "GET", retries: &zero, tries: 1, kind: Dial, status: 502},
@@ -63,57 +66,59 @@ func TestRetry(t *testing.T) {
 		{name: "closed after an interim response", first: early, method: "GET", tries: 1, kind: Reset, status: 502},
 		{name: "more retries than nodes", method: "GET", retries: &two, tries: 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			first := refusing(t)
-			if tc.first != nil {
-				first = serve(t, tc.first)
-			}
-			var reached atomic.Int32
-			second := serve(t, func(p *peer) {
-				reached.Add(1)
-				head, body, err := p.request()
-				if err != nil {
-					return
-				}
-				if !strings.HasPrefix(head, "HEAD") {
-					p.ok(body)
-				} else {
-					p.ok("")
-				}
-			})
-			u := compile(t, &model.Upstream{Nodes: nodes(first, second), Retries: tc.retries, Timeout: tc.timeout}, env(pools(t)))
-			c := call(t, tc.method)
-			if tc.body != "" {
-				c.Body, c.Length = strings.NewReader(tc.body), int64(len(tc.body))
-			}
-			var begun []string
-			c.BeforeTry = func(try int) error {
-				begun = append(begun, fmt.Sprint(try, c.Node))
-				return nil
-			}
-			_, body, err := do(u, c)
-			if kindOf(err) != tc.kind || tc.kind == 0 && err != nil {
-				t.Fatalf("error %v", err)
-			}
-			if tc.kind == 0 && body != tc.body {
-				t.Fatalf("body %q", body)
-			}
-			if tc.kind != 0 {
-				var e *Error
-				if errors.As(err, &e); e.Status() != tc.status || e.Addr != u.nodes[0].addr {
-					t.Fatal(e.Status(), e.Addr)
-				}
-				if reached.Load() != 0 {
-					t.Fatal("the second node was reached")
-				}
-			}
-			if len(c.Tries) != tc.tries || len(begun) != tc.tries || begun[0] != "0"+c.Tries[0].Addr {
-				t.Fatalf("%+v %v", c.Tries, begun)
-			}
-			if len(begun) == 2 && (c.Tries[0].Err == nil || begun[1] != "1"+u.nodes[1].addr || c.Tries[1].Status != 200) {
-				t.Fatalf("%+v %v", c.Tries, begun)
-			}
-		})
+		t.Run(tc.name, tc.run)
+	}
+}
+
+func (tc retryCase) run(t *testing.T) {
+	first := refusing(t)
+	if tc.first != nil {
+		first = serve(t, tc.first)
+	}
+	var reached atomic.Int32
+	second := serve(t, func(p *peer) {
+		reached.Add(1)
+		head, body, err := p.request()
+		if err != nil {
+			return
+		}
+		if !strings.HasPrefix(head, "HEAD") {
+			p.ok(body)
+		} else {
+			p.ok("")
+		}
+	})
+	u := compile(t, &model.Upstream{Nodes: nodes(first, second), Retries: tc.retries, Timeout: tc.timeout}, env(pools(t)))
+	c := call(t, tc.method)
+	if tc.body != "" {
+		c.Body, c.Length = strings.NewReader(tc.body), int64(len(tc.body))
+	}
+	var begun []string
+	c.BeforeTry = func(try int) error {
+		begun = append(begun, fmt.Sprint(try, c.Node))
+		return nil
+	}
+	_, body, err := do(u, c)
+	if kindOf(err) != tc.kind || tc.kind == 0 && err != nil {
+		t.Fatalf("error %v", err)
+	}
+	if tc.kind == 0 && body != tc.body {
+		t.Fatalf("body %q", body)
+	}
+	if tc.kind != 0 {
+		var e *Error
+		if errors.As(err, &e); e.Status() != tc.status || e.Addr != u.nodes[0].addr {
+			t.Fatal(e.Status(), e.Addr)
+		}
+		if reached.Load() != 0 {
+			t.Fatal("the second node was reached")
+		}
+	}
+	if len(c.Tries) != tc.tries || len(begun) != tc.tries || begun[0] != "0"+c.Tries[0].Addr {
+		t.Fatalf("%+v %v", c.Tries, begun)
+	}
+	if len(begun) == 2 && (c.Tries[0].Err == nil || begun[1] != "1"+u.nodes[1].addr || c.Tries[1].Status != 200) {
+		t.Fatalf("%+v %v", c.Tries, begun)
 	}
 }
 

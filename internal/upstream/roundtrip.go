@@ -34,14 +34,10 @@ func (u *Upstream) RoundTrip(c *Call) error {
 				return err
 			}
 		}
-		other := c.try(n)
-		if other == nil {
-			return nil
+		if err = c.try(n); err == nil || c.refused {
+			return err
 		}
-		var ours bool
-		if last, ours = other.(*Error); !ours {
-			return other
-		}
+		last = ours(err)
 		if err := c.again(n, last); err != nil {
 			return err
 		}
@@ -54,7 +50,7 @@ func (c *Call) begin(u *Upstream) {
 	if c.Timeout != nil {
 		c.timeout = override(*c.Timeout, u.timeout)
 	}
-	c.attempts, c.tried, c.broken = 0, c.tried[:0], false
+	c.attempts, c.tried, c.broken, c.refused = 0, c.tried[:0], false, false
 	c.Response = nil
 	c.started = u.env.Now()
 	c.upload.start(c.Body, c.Length, c.Trailer)
@@ -122,12 +118,19 @@ func (c *Call) try(n *node) error {
 	if err == nil {
 		err = c.exchange(n)
 	}
-	if e, ours := err.(*Error); ours && c.reused && c.repeat && e.Kind == Reset {
+	if err != nil && c.reused && c.repeat && ours(err).Kind == Reset {
 		if err = c.connect(n, false); err == nil {
 			err = c.exchange(n)
 		}
 	}
 	return err
+}
+
+// ours is an error of connect and exchange that does not come from a callback.
+func ours(err error) *Error {
+	var e *Error
+	errors.As(err, &e)
+	return e
 }
 
 // connect takes or makes a connection to n.
@@ -226,9 +229,7 @@ func (c *Call) lose(err error) error {
 	conn.shut()
 	replayable := c.upload.detach()
 	c.repeat = false
-	if early, theirs := err.(earlyError); theirs {
-		err = early.error
-	} else {
+	if !c.refused {
 		e := c.fault(err)
 		c.repeat = replayable && conn.got == 0 && (e.Kind == Reset || e.Kind == Timeout) &&
 			(conn.written == 0 || idempotent(c.method()))
@@ -240,9 +241,6 @@ func (c *Call) lose(err error) error {
 	conn.close()
 	return err
 }
-
-// earlyError is what Call.Early returned.
-type earlyError struct{ error }
 
 // maxEarly bounds the interim responses to one request.
 const maxEarly = 100
@@ -258,7 +256,8 @@ func (c *Call) answer() error {
 		}
 		if c.Early != nil {
 			if err := c.Early(&c.resp); err != nil {
-				return earlyError{err}
+				c.refused = true
+				return err
 			}
 		}
 	}

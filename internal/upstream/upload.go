@@ -324,8 +324,7 @@ func (u *upload) done() bool {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c := u.to; c != nil && u.end && u.writing {
-		c.tcp.SetWriteDeadline(c.now().Add(lastWriteWait))
+	if c := u.to; c != nil && u.end && u.writing && c.tcp.SetWriteDeadline(c.now().Add(lastWriteWait)) == nil {
 		for u.writing {
 			u.wake.Wait()
 		}

@@ -95,6 +95,24 @@ func TestEarlyResponseClose(t *testing.T) {
 	}
 }
 
+// The same, with the reset following the answer at once.
+func TestEarlyResponseReset(t *testing.T) {
+	u := up(t, serve(t, func(p *peer) {
+		p.head()
+		p.say("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nstop")
+	}))
+	for i := range 200 {
+		c := call(t, "POST")
+		c.Body, c.Length = &zeros{}, large
+		if i%2 == 0 {
+			c.Body = readyBody{c.Body}
+		}
+		if status, text, err := do(u, c); status != 413 || text != "stop" || err != nil {
+			t.Fatal(status, text, err)
+		}
+	}
+}
+
 // Finish ends an upload that nobody wants any more, also one that waits for the
 // client.
 func TestFinishCutsUpload(t *testing.T) {
