@@ -15,7 +15,7 @@ import (
 
 func TestEarly(t *testing.T) {
 	u := up(t, serve(t, func(p *peer) {
-		p.request()
+		p.skip()
 		p.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
 		p.say("HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\n")
 		p.ok("final")
@@ -35,7 +35,7 @@ func TestEarly(t *testing.T) {
 
 func TestEndlessEarly(t *testing.T) {
 	u := up(t, serve(t, func(p *peer) {
-		p.request()
+		p.skip()
 		p.say("%s", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2*maxEarly))
 		p.gone()
 	}))
@@ -46,7 +46,7 @@ func TestEndlessEarly(t *testing.T) {
 
 func TestUpgrade(t *testing.T) {
 	u := up(t, serve(t, func(p *peer) {
-		p.request()
+		p.skip()
 		p.say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello")
 		p.gone()
 	}))
@@ -93,9 +93,9 @@ func TestAbort(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	unresolved := compile(t, &model.Upstream{Nodes: nodes(model.Node{Host: "slow", Weight: 1})}, e)
-	silent := up(t, serve(t, func(p *peer) { p.request(); blocked <- true; p.gone() }))
+	silent := up(t, serve(t, func(p *peer) { p.skip(); blocked <- true; p.gone() }))
 	stalled := up(t, serve(t, func(p *peer) {
-		p.request()
+		p.skip()
 		p.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
 		p.gone()
 	}))
@@ -117,7 +117,7 @@ func TestAbort(t *testing.T) {
 		{"uploading", func(c *Call) error {
 			body := newTrickle()
 			c.Body, c.Length, c.StopBody = body, 10, func() { close(body.stop) }
-			u := up(t, serve(t, func(p *peer) { p.head(); p.ok(""); blocked <- true; p.gone() }))
+			u := up(t, serve(t, func(p *peer) { p.skipHead(); p.ok(""); blocked <- true; p.gone() }))
 			if err := u.RoundTrip(c); err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func TestAbort(t *testing.T) {
 		{"uploading, no answer", func(c *Call) error {
 			body := newTrickle()
 			c.Body, c.Length, c.StopBody = body, 10, func() { close(body.stop) }
-			u := up(t, serve(t, func(p *peer) { p.head(); blocked <- true; p.gone() }))
+			u := up(t, serve(t, func(p *peer) { p.skipHead(); blocked <- true; p.gone() }))
 			return u.RoundTrip(c)
 		}},
 		{"before", func(c *Call) error { c.Abort(); blocked <- true; return silent.RoundTrip(c) }},
@@ -178,7 +178,7 @@ func TestTimeouts(t *testing.T) {
 		{"resolving", model.Node{Host: "slow"}},
 		{"no head", serve(t, hangs)},
 		{"no body", serve(t, func(p *peer) {
-			p.request()
+			p.skip()
 			p.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nstart")
 			p.gone()
 		})},

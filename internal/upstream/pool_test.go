@@ -100,7 +100,7 @@ func TestJanitor(t *testing.T) {
 	second := compile(t, &model.Upstream{Nodes: nodes(n), Keepalive: &model.Keepalive{Size: 9, IdleTimeout: time.Hour, Requests: 9}}, e)
 	a, b := start(t, first), start(t, second)
 	for _, c := range []*Call{a, b} {
-		readAll(c)
+		_, _ = readAll(c)
 		c.Finish()
 	}
 	q := first.nodes[0].pool
@@ -137,7 +137,7 @@ func TestReplace(t *testing.T) {
 	if p.Len() != 2 {
 		t.Fatal("closed before its last stream")
 	}
-	readAll(stream)
+	_, _ = readAll(stream)
 	stream.Finish()
 	before.Release()
 	if p.Len() != 1 || p.Idle() != 1 {
@@ -160,7 +160,7 @@ func TestGiveBackLate(t *testing.T) {
 	}
 	c := start(t, u)
 	u.Close()
-	readAll(c)
+	_, _ = readAll(c)
 	c.Finish()
 	eventually(t, "closed", func() bool { return k.open.Load() == 0 })
 	if p.Len() != 0 {

@@ -17,15 +17,15 @@ import (
 )
 
 // Scripts of nodes that fail.
-func closes(p *peer) { p.request() }
-func hangs(p *peer)  { p.request(); p.gone() }
+func closes(p *peer) { p.skip() }
+func hangs(p *peer)  { p.skip(); p.gone() }
 func malformed(p *peer) {
-	p.request()
+	p.skip()
 	p.say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
 }
-func otherProto(p *peer) { p.request(); p.say("SSH-2.0-x\r\n\r\n") }
-func halfHead(p *peer)   { p.request(); p.say("HTTP/1.1 200 OK\r\nConte") }
-func early(p *peer)      { p.request(); p.say("HTTP/1.1 103 Early Hints\r\n\r\n") }
+func otherProto(p *peer) { p.skip(); p.say("SSH-2.0-x\r\n\r\n") }
+func halfHead(p *peer)   { p.skip(); p.say("HTTP/1.1 200 OK\r\nConte") }
+func early(p *peer)      { p.skip(); p.say("HTTP/1.1 103 Early Hints\r\n\r\n") }
 func closesAtOnce(*peer) {}
 
 // A retryCase is one request over two nodes, of which the second answers.
@@ -176,7 +176,7 @@ func TestRetryOverrides(t *testing.T) {
 func TestCallbacksEndTheCall(t *testing.T) {
 	boom := errors.New("boom")
 	u := up(t, serve(t, func(p *peer) {
-		p.request()
+		p.skip()
 		p.say("HTTP/1.1 103 Early Hints\r\n\r\n")
 		p.gone()
 	}), serve(t, echo))
@@ -298,11 +298,11 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 		t.Run(body, func(t *testing.T) {
 			reset := make(chan bool)
 			n := serve(t, func(p *peer) {
-				p.request()
+				p.skip()
 				p.ok("")
 				if p.n == 0 {
 					<-reset
-					p.Conn.(*net.TCPConn).SetLinger(0)
+					_ = p.Conn.(*net.TCPConn).SetLinger(0)
 					return
 				}
 				_, body, _ := p.request()
@@ -373,11 +373,11 @@ func TestRetryWhileUploading(t *testing.T) {
 			reached := make(chan bool)
 			u := up(t, serve(t, func(p *peer) {
 				head, _ := p.head()
-				io.ReadFull(p.body(head), make([]byte, 3))
+				_, _ = io.ReadFull(p.body(head), make([]byte, 3))
 			}), serve(t, func(p *peer) {
 				head, _ := p.head()
 				r := p.body(head)
-				io.ReadFull(r, make([]byte, 3))
+				_, _ = io.ReadFull(r, make([]byte, 3))
 				close(reached)
 				rest, err := io.ReadAll(r)
 				if err == nil {

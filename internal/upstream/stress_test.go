@@ -103,7 +103,7 @@ func TestUploadAnyhow(t *testing.T) {
 			}
 			body := p.body(head)
 			if rnd.IntN(3) == 0 {
-				io.CopyN(io.Discard, body, rnd.Int64N(100_000))
+				_, _ = io.CopyN(io.Discard, body, rnd.Int64N(100_000))
 				return
 			}
 			b, err := io.ReadAll(body)

@@ -77,7 +77,7 @@ func TestEarlyResponseClose(t *testing.T) {
 	for _, method := range []string{"POST", "PUT"} {
 		t.Run(method, func(t *testing.T) {
 			u := up(t, serve(t, func(p *peer) {
-				p.head()
+				p.skipHead()
 				p.say("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nstop")
 				time.Sleep(20 * time.Millisecond)
 			}), serve(t, echo))
@@ -98,7 +98,7 @@ func TestEarlyResponseClose(t *testing.T) {
 // The same, with the reset following the answer at once.
 func TestEarlyResponseReset(t *testing.T) {
 	u := up(t, serve(t, func(p *peer) {
-		p.head()
+		p.skipHead()
 		p.say("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nstop")
 	}))
 	for i := range 200 {
@@ -216,7 +216,7 @@ func TestBadBodyAfterResponse(t *testing.T) {
 	u := up(t, serve(t, func(p *peer) {
 		head, _ := p.head()
 		p.say("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-		io.Copy(p.Conn, p.body(head))
+		_, _ = io.Copy(p.Conn, p.body(head))
 	}))
 	c := call(t, "POST")
 	defer c.Finish()

@@ -119,8 +119,14 @@ func echo(p *peer) {
 	}
 }
 
+// skip reads one request, or what there is of it.
+func (p *peer) skip() { _, _, _ = p.request() }
+
+// skipHead is skip for the head alone.
+func (p *peer) skipHead() { _, _ = p.head() }
+
 // gone reads until the peer is closed.
-func (p *peer) gone() { io.Copy(io.Discard, p.r) }
+func (p *peer) gone() { _, _ = io.Copy(io.Discard, p.r) }
 
 // serve starts a node that runs script for every connection and closes the
 // connection at its end.
