@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		g.openLogs, g.openKeys, g.openState, g.openStore, g.openControl, g.openStatus,
-		g.load, g.openEngine, g.openEcho,
+		g.load, g.openEngine, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))

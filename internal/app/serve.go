@@ -24,13 +24,10 @@ import (
 func (g *Gateway) openEngine(ctx context.Context) error {
 	h, a := &g.Config.Nginx.HTTP, &g.Config.APISIX
 	cfg := engine.Config{
-		State: g.state, Log: g.log, Server: "Weir", Limits: wire.DefaultLimits(),
+		State: g.state, Log: g.log, Server: g.serverName(), Limits: wire.DefaultLimits(),
 		KeepaliveTimeout: h.Timeouts.Keepalive, HeaderTimeout: h.Timeouts.Header,
 		BodyTimeout: h.Timeouts.Body, SendTimeout: h.Timeouts.Send,
 		MaxBody: int64(h.MaxBodySize), ShowUpstreamStatus: a.Server.ShowUpstreamStatus,
-	}
-	if a.Server.Tokens {
-		cfg.Server += "/" + g.Version
 	}
 	if g.accessLog != nil {
 		cfg.AccessLog = g.accessLog.Write
@@ -58,6 +55,14 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// serverName is the Server header.
+func (g *Gateway) serverName() string {
+	if g.Config.APISIX.Server.Tokens {
+		return "Weir/" + g.Version
+	}
+	return "Weir"
 }
 
 // listen opens a socket; nil for an optional one that this host cannot have.
