@@ -96,7 +96,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 
 func (c *conn) release() {
 	c.exchange.close()
-	c.in.Release()
+	c.in.Reset(nil, wire.Limits{})
 }
 
 // next serves one request and reports whether another may follow.

@@ -29,7 +29,7 @@ type Config struct {
 	Open func(plugin.Spec, []byte) []byte
 
 	Now func() time.Time // nil: time.Now
-	Log *slog.Logger
+	Log *slog.Logger     // nil: none
 }
 
 // An Applier owns the current state. Apply is the only thing in the process
@@ -66,6 +66,9 @@ type waiter struct {
 func New(cfg Config) *Applier {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Open == nil {
 		cfg.Open = func(_ plugin.Spec, raw []byte) []byte { return raw }

@@ -131,12 +131,12 @@ type recordEntry struct {
 func (n *next) putRecord(o model.Object) {
 	records := n.records[o.Kind]
 	old, had := records.Get(o.ID)
-	if had && old.created == o.Created && apisix.WithoutTimes(old.raw) == apisix.WithoutTimes(o.Raw) {
+	n.clearFault(o.Key)
+	if had && apisix.WithoutTimes(old.raw) == apisix.WithoutTimes(o.Raw) {
 		records.Set(o.ID, recordEntry{old.record, o.Modified})
 		return
 	}
 	n.compiled[o.Kind].Add(1)
-	n.clearFault(o.Key)
 	r := &record{id: o.ID, created: o.Created, raw: o.Raw}
 	claims, err := n.claims(r)
 	if err != nil {
@@ -253,9 +253,6 @@ func (n *next) unclaim(r *record) {
 			}
 			continue
 		}
-		for _, x := range all {
-			n.clearFault(model.Key{Kind: x.kind(), ID: x.id})
-		}
 		n.settle(c, slices.DeleteFunc(slices.Clone(all), func(x *record) bool { return x == r }))
 	}
 }
@@ -271,8 +268,18 @@ func (n *next) settle(c claim, all []*record) {
 		return
 	}
 	n.disputed.Set(c.path(), all)
-	for _, r := range all {
-		n.fault(model.Key{Kind: r.kind(), ID: r.id},
-			fmt.Errorf("the key of plugin %s belongs to several; %s holds it", c.plugin, all[0].id))
+	n.config.Log.Error("several consumers claim one key", "plugin", c.plugin, "holder", all[0].id, "claims", len(all))
+}
+
+// disputes yields every record whose key another one claims too.
+func (s *Snapshot) disputes(yield func(r *record, err error) bool) {
+	for path, all := range s.disputed.All() {
+		plugin, _, _ := strings.Cut(path, "\x00")
+		err := fmt.Errorf("its key of plugin %s belongs to several; %s holds it", plugin, all[0].id)
+		for _, r := range all {
+			if !yield(r, err) {
+				return
+			}
+		}
 	}
 }

@@ -76,6 +76,10 @@ func (n *next) end(revision int64) *Snapshot {
 }
 
 func (n *next) put(o model.Object) {
+	if created, had := n.createdAt(o.Key); had && created != o.Created {
+		// It was deleted in between: nothing of the old one lives on.
+		n.remove(o.Key)
+	}
 	switch o.Kind {
 	case model.KindRoute:
 		n.putRoute(o)
@@ -90,6 +94,33 @@ func (n *next) put(o model.Object) {
 	default:
 		n.documents[o.Kind].Set(o.ID, &o)
 	}
+}
+
+// createdAt is the create revision of the object as it is so far.
+func (n *next) createdAt(k model.Key) (created int64, had bool) {
+	switch k.Kind {
+	case model.KindRoute:
+		if e, ok := n.routes.Get(k.ID); ok {
+			return e.Created, true
+		}
+	case model.KindService:
+		if e, ok := n.services.Get(k.ID); ok {
+			return e.Created, true
+		}
+	case model.KindUpstream:
+		if e, ok := n.upstreams.Get(k.ID); ok {
+			return e.Created, true
+		}
+	case model.KindPluginConfig:
+		if e, ok := n.sets[k.Kind].Get(k.ID); ok {
+			return e.Created, true
+		}
+	case model.KindConsumer, model.KindCredential:
+		if e, ok := n.records[k.Kind].Get(k.ID); ok {
+			return e.created, true
+		}
+	}
+	return 0, false
 }
 
 func (n *next) remove(k model.Key) {
@@ -216,7 +247,11 @@ func (n *next) putSet(o model.Object) {
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	if set, err := apisix.PluginSet(o.ID, o.Raw); err != nil {
+	set, err := apisix.PluginSet(o.ID, o.Raw)
+	if err == nil {
+		err = n.checkParts(o.Key.String(), set.Plugins, nil)
+	}
+	if err != nil {
 		n.fault(o.Key, err)
 	} else {
 		e.set = set

@@ -15,12 +15,12 @@ import (
 )
 
 // A routeEntry is a stored route. doc is its last document that could be read,
-// running what the router holds of it; either may be nil.
+// good the last one that compiled, running what the router holds; each may be nil.
 type routeEntry struct {
 	model.Object
-	digest  apisix.Digest
-	doc     *model.Route
-	running *router.Route[*Route]
+	digest    apisix.Digest
+	doc, good *model.Route
+	running   *router.Route[*Route]
 }
 
 // What a document may ask for and this version does not have.
@@ -33,8 +33,8 @@ func (n *next) putRoute(o model.Object) {
 	old, _ := n.routes.Get(o.ID)
 	e := &routeEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
-		e.doc, e.running = old.doc, old.running
-		if old.digest == e.digest && old.Created == o.Created {
+		e.doc, e.good, e.running = old.doc, old.good, old.running
+		if old.digest == e.digest {
 			n.routes.Set(o.ID, e)
 			return
 		}
@@ -45,30 +45,33 @@ func (n *next) putRoute(o model.Object) {
 		n.compiled[o.Kind].Add(1)
 		n.fault(o.Key, err)
 	} else {
-		n.refer(e.doc, doc)
 		e.doc = doc
 		n.touched[o.ID] = struct{}{}
 	}
-	n.routes.Set(o.ID, e)
+	n.set(old, e)
 }
 
-// refer moves a route's references from its old to its new document.
-func (n *next) refer(old, new *model.Route) {
-	for _, k := range references(old) {
+// set stores a route's entry and moves its references. Both its document and
+// its last good one count: either may be what runs.
+func (n *next) set(old, new *routeEntry) {
+	for k := range old.references {
 		n.users.remove(k, old.ID)
 	}
-	for _, k := range references(new) {
+	for k := range new.references {
 		n.users.add(k, new.ID)
 	}
+	n.routes.Set(new.ID, new)
 }
 
-func references(r *model.Route) []model.Key {
-	if r == nil {
-		return nil
+func (e *routeEntry) references(yield func(model.Key) bool) {
+	if e == nil {
+		return
 	}
-	return []model.Key{
-		{Kind: model.KindService, ID: r.ServiceID},
-		{Kind: model.KindPluginConfig, ID: r.PluginConfigID},
+	for _, doc := range []*model.Route{e.doc, e.good} {
+		if doc != nil && (!yield(model.Key{Kind: model.KindService, ID: doc.ServiceID}) ||
+			!yield(model.Key{Kind: model.KindPluginConfig, ID: doc.PluginConfigID})) {
+			return
+		}
 	}
 }
 
@@ -77,7 +80,9 @@ func (n *next) removeRoute(id string) {
 	if !ok {
 		return
 	}
-	n.refer(e.doc, nil)
+	for k := range e.references {
+		n.users.remove(k, id)
+	}
 	n.replace(e.running, nil)
 	n.routes.Del(id)
 	delete(n.touched, id)
@@ -87,30 +92,33 @@ func (n *next) removeRoute(id string) {
 func (n *next) compileRoutes() {
 	for id := range n.touched {
 		if e, ok := n.routes.Get(id); ok && e.doc != nil {
-			n.routes.Set(id, n.compileEntry(e))
+			n.set(e, n.compileEntry(e))
 		}
 	}
 }
 
+// compileEntry gives a route its new form: that of its document, else of its
+// last good one, else one that refuses.
 func (n *next) compileEntry(e *routeEntry) *routeEntry {
 	n.compiled[model.KindRoute].Add(1)
 	n.clearFault(e.Key)
 	f := *e
-	f.running = nil
-	if !e.doc.Disabled {
-		r, err := n.compileRoute(e.doc)
-		if err != nil {
-			n.fault(e.Key, err)
-			if e.running != nil {
-				return e
-			}
-			r = n.refusal(e.doc, err)
-		}
-		f.running = r
+	r, err := n.compileRoute(e.doc)
+	switch {
+	case err == nil:
+		f.good = e.doc
+	case e.good != nil:
+		n.fault(e.Key, err)
+		// What compiled once compiles again, whatever its service has become.
+		r, _ = n.compileRoute(e.good)
+	default:
+		n.fault(e.Key, err)
+		r = n.refusal(e.doc, err)
 	}
-	if f.running != nil {
-		f.running.Created = e.Created
+	if r != nil {
+		r.Created = e.Created
 	}
+	f.running = r
 	n.replace(e.running, f.running)
 	return &f
 }
@@ -129,21 +137,19 @@ func (n *next) replace(old, new *router.Route[*Route]) {
 	}
 }
 
-// compileRoute compiles a route with its service and plugin config.
+// compileRoute compiles a route with its service and plugin config. It fails
+// only for what the document itself says; a disabled route compiles to nil.
 func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
 	if err := supported(doc); err != nil {
 		return nil, err
 	}
-	var service *serviceEntry
-	if doc.ServiceID != "" {
-		var ok bool
-		if service, ok = n.services.Get(doc.ServiceID); !ok || service.service == nil {
-			return n.entry(doc, nil, &Route{Fault: 404}), nil
-		}
+	service, ok := n.serviceOf(doc)
+	if !ok || doc.Disabled {
+		return n.idle(doc, nil, 404)
 	}
 	confs, ok := n.merge(doc, service)
 	if !ok {
-		return n.entry(doc, service, &Route{Fault: 503}), nil
+		return n.idle(doc, service, 503)
 	}
 	r := &Route{Timeout: doc.Timeout, UpstreamID: doc.UpstreamID}
 	var err error
@@ -158,6 +164,25 @@ func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
 		return nil, err
 	}
 	return n.entry(doc, service, r), nil
+}
+
+// serviceOf returns the route's service, nil if it names none; ok is false if
+// the one it names is not there.
+func (n *next) serviceOf(doc *model.Route) (service *serviceEntry, ok bool) {
+	if doc.ServiceID == "" {
+		return nil, true
+	}
+	service, ok = n.services.Get(doc.ServiceID)
+	return service, ok && service.service != nil
+}
+
+// idle compiles a route that answers fault, or nothing if it is disabled: its
+// own plugins and upstream are compiled all the same, to know whether they do.
+func (n *next) idle(doc *model.Route, service *serviceEntry, fault int) (*router.Route[*Route], error) {
+	if err := n.checkParts("routes/"+doc.ID, doc.Plugins, doc.Upstream); err != nil || doc.Disabled {
+		return nil, err
+	}
+	return n.entry(doc, service, &Route{Fault: fault}), nil
 }
 
 func supported(doc *model.Route) error {
@@ -268,9 +293,12 @@ func (n *next) refusal(doc *model.Route, err error) *router.Route[*Route] {
 	if !errors.Is(err, upstream.ErrUnsupported) && !n.guarded(doc) {
 		return nil
 	}
-	var service *serviceEntry
-	if e, ok := n.services.Get(doc.ServiceID); ok && e.service != nil {
-		service = e
+	if doc.Disabled {
+		return nil
+	}
+	service, ok := n.serviceOf(doc)
+	if !ok {
+		service = nil
 	}
 	return n.entry(doc, service, &Route{Fault: 503})
 }
@@ -278,7 +306,7 @@ func (n *next) refusal(doc *model.Route, err error) *router.Route[*Route] {
 // guarded says that a route names a guard, or a plugin that could be one.
 func (n *next) guarded(doc *model.Route) bool {
 	confs := confsOf("", doc.Plugins)
-	if e, ok := n.services.Get(doc.ServiceID); ok && e.service != nil {
+	if e, ok := n.serviceOf(doc); ok && e != nil {
 		confs = append(confs, confsOf("", e.service.Plugins)...)
 	}
 	if e, ok := n.sets[model.KindPluginConfig].Get(doc.PluginConfigID); ok && e.set != nil {

@@ -146,9 +146,25 @@ func (s *Snapshot) Exists(k model.Kind, id string) bool {
 
 // Fault returns why the stored form of an object is not the running one, or nil.
 func (s *Snapshot) Fault(key model.Key) error {
-	err, _ := s.faults.Get(key.String())
-	return err
+	for path, err := range s.Faults {
+		if path == key.String() {
+			return err
+		}
+	}
+	return nil
 }
 
-// Faults yields every object that does not run as stored.
-func (s *Snapshot) Faults(yield func(path string, err error) bool) { s.faults.All()(yield) }
+// Faults yields every object that does not run as stored, and why. An object
+// may come twice.
+func (s *Snapshot) Faults(yield func(path string, err error) bool) {
+	for path, err := range s.faults.All() {
+		if !yield(path, err) {
+			return
+		}
+	}
+	for r, err := range s.disputes {
+		if !yield(model.Key{Kind: r.kind(), ID: r.id}.String(), err) {
+			return
+		}
+	}
+}
