@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -45,16 +46,21 @@ func parse(doc []byte, order map[string]int) (any, error) {
 		return nil, &SyntaxError{Offset: MaxSize, Reason: fmt.Sprintf("document larger than %d bytes", MaxSize)}
 	}
 	// The library's scanner knows the grammar; what follows relies on it.
-	var whole json.RawMessage
-	if err := json.Unmarshal(doc, &whole); err != nil {
-		e := &SyntaxError{Offset: int64(len(doc)), Reason: err.Error()}
-		if s, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // Unmarshal returns it bare
-			e.Offset = s.Offset
-		}
-		return nil, e
+	if !json.Valid(doc) {
+		return nil, malformed(doc)
 	}
 	p := parser{text: doc, order: order}
 	return p.value("", 0)
+}
+
+// malformed says what is wrong with the grammar of doc.
+func malformed(doc []byte) error {
+	var whole json.RawMessage
+	err := json.Unmarshal(doc, &whole)
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return &SyntaxError{Offset: s.Offset, Reason: s.Error()}
+	}
+	return &SyntaxError{Offset: int64(len(doc)), Reason: fmt.Sprint(err)}
 }
 
 // A parser walks a text that is known to be valid JSON.

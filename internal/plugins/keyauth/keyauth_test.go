@@ -150,3 +150,14 @@ func BenchmarkAccept(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCredential is paid once per consumer when a configuration is loaded.
+func BenchmarkCredential(b *testing.B) {
+	raw := []byte(`{"key":"abcdefghijklmnop"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := Plugin.DecodeCredential(raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
