@@ -20,6 +20,7 @@ type record struct {
 	id      string // "jack", or "jack/credentials/c1"
 	created int64
 	raw     []byte
+	broken  bool // some of it cannot be read, and no earlier version could
 	decoded atomic.Pointer[decoded]
 }
 
@@ -131,19 +132,23 @@ type recordEntry struct {
 func (n *next) putRecord(o model.Object) {
 	records := n.records[o.Kind]
 	old, had := records.Get(o.ID)
-	n.clearFault(o.Key)
 	if had && apisix.WithoutTimes(old.raw) == apisix.WithoutTimes(o.Raw) {
+		if !old.broken {
+			n.clearFault(o.Key) // of a version in between
+		}
 		records.Set(o.ID, recordEntry{old.record, o.Modified})
 		return
 	}
+	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
 	r := &record{id: o.ID, created: o.Created, raw: o.Raw}
 	claims, err := n.claims(r)
 	if err != nil {
 		n.fault(o.Key, err)
-		if had {
+		if had && !old.broken {
 			return
 		}
+		r.broken = true
 	}
 	if had {
 		n.unclaim(old.record)
