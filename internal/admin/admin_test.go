@@ -183,3 +183,14 @@ func TestAck(t *testing.T) {
 		t.Error("a read has a revision")
 	}
 }
+
+func BenchmarkPut(b *testing.B) {
+	bench := newBench(b, func(_ *Config, d *Deps) { d.Record = nil })
+	const doc = `{"uri":"/a","name":"n","methods":["GET","POST"],"upstream":{"nodes":{"10.0.0.1:80":1,"10.0.0.2:80":1},"type":"roundrobin"},"plugins":{"limit-count":{"count":2},"key-auth":{}}}`
+	b.ReportAllocs()
+	for b.Loop() {
+		if w := bench.send("PUT", "/apisix/admin/routes/1", doc); w.Code > 201 {
+			b.Fatal(w.Body)
+		}
+	}
+}

@@ -173,12 +173,12 @@ func (v view) each(f func(model.Key, *document.Value)) {
 	}
 }
 
-func (v view) Users(of model.Key) []Use {
-	var uses []Use
+func (v view) Users(of model.Key) []model.Use {
+	var uses []model.Use
 	v.each(func(by model.Key, doc *document.Value) {
 		members := map[model.Kind]string{model.KindService: "service_id", model.KindUpstream: "upstream_id", model.KindConsumerGroup: "group_id", model.KindPluginConfig: "plugin_config_id"}
 		if id, ok := doc.Get(members[of.Kind]).Scalar(); ok && id == of.ID {
-			uses = append(uses, Use{By: by})
+			uses = append(uses, model.Use{By: by})
 		}
 		split := dotted(doc, "plugins.traffic-split.rules")
 		if of.Kind != model.KindUpstream || split == nil {
@@ -187,7 +187,7 @@ func (v view) Users(of model.Key) []Use {
 		for _, rule := range split.Items {
 			for _, w := range rule.Get("weighted_upstreams").Items {
 				if id, ok := w.Get("upstream_id").Scalar(); ok && id == of.ID {
-					uses = append(uses, Use{By: by, Plugin: "traffic-split"})
+					uses = append(uses, model.Use{By: by, Plugin: "traffic-split"})
 				}
 			}
 		}

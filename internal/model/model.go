@@ -77,6 +77,12 @@ func (k Key) String() string {
 	return k.Kind.Dir() + "/" + k.ID
 }
 
+// A Use is a reference from one object to another.
+type Use struct {
+	By     Key
+	Plugin string // whose configuration refers; empty: the object itself
+}
+
 // An Object is one stored document.
 type Object struct {
 	Key
