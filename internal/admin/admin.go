@@ -104,11 +104,14 @@ type Applier interface {
 // A View is one state of the configuration.
 type View interface {
 	// Users are the objects that refer to one.
-	Users(model.Key) []model.Use
+	Users(model.Key) []Use
 	// Owner is who holds a key of an authenticating plugin: a consumer, and the
 	// id of its credential unless the consumer holds it itself.
 	Owner(plugin, key string) (consumer, credential string, ok bool)
 }
+
+// A Use is a reference from one object to another.
+type Use = model.Use
 
 // API is the Admin API, an http.Handler.
 type API struct {
