@@ -33,7 +33,8 @@ type Config struct {
 	Server  string         // Server header; empty: none
 	Stream  bool           // the gateway proxies streams, so there are stream routes
 
-	// Prefix starts the keys in answers, as it does those in the store: "/apisix".
+	// Prefix starts the keys in answers, as it does those in the store; empty:
+	// "/apisix".
 	Prefix string
 
 	// EncryptFields keeps the secrets in plugin configurations encrypted in the
@@ -127,6 +128,10 @@ func New(cfg Config, deps Deps) *API {
 	if cfg.Version == "" {
 		cfg.Version = "v3"
 	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = "/apisix"
+	}
+	cfg.Prefix = strings.TrimRight(cfg.Prefix, "/") // as the store does
 	if cfg.AckTimeout <= 0 {
 		cfg.AckTimeout = 5 * time.Second
 	}
