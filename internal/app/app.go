@@ -45,9 +45,10 @@ type Gateway struct {
 	store *etcd.Store
 	state *snapshot.Applier
 
-	began  time.Time
-	loaded chan struct{} // the first whole state is applied
-	ready  atomic.Bool
+	began   time.Time
+	loading atomic.Bool   // objects have come from the store
+	loaded  chan struct{} // the first whole state is applied
+	ready   atomic.Bool
 
 	engine     *engine.Engine
 	data       []net.Listener

@@ -85,14 +85,14 @@ func (g *Gateway) sayExample() {
 	fmt.Fprintf(g.Out, `
 An example is configured: route /hello to an echo server, for consumers with a key. Try
 
-  curl -i %[1]s/hello                          # 401, no key
-  curl -i %[1]s/hello -H 'apikey: %[2]s'       # 200 from the echo server
+  curl -i %[1]s/hello                        # 401, no key
+  curl -i %[1]s/hello -H 'apikey: %[2]s'   # 200 from the echo server
   curl %[3]s/routes/example -H "X-API-KEY: %[4]s"
   curl %[3]s/consumers/ann -X PUT -H "X-API-KEY: %[4]s" \
        -d '{"username":"ann","plugins":{"key-auth":{"key":"ann-key"}}}'
-  curl -i %[1]s/hello -H 'apikey: ann-key'     # works at once
+  curl -i %[1]s/hello -H 'apikey: ann-key'    # 200 at once
   curl %[3]s/consumers/ann -X DELETE -H "X-API-KEY: %[4]s"
-  curl -i %[1]s/hello -H 'apikey: ann-key'     # 401 at once
+  curl -i %[1]s/hello -H 'apikey: ann-key'    # 401 at once
 
 `, proxy, exampleKey, g.adminURL(), key)
 }

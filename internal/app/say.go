@@ -36,6 +36,7 @@ func (g *Gateway) sayStart() {
 func (g *Gateway) sayLoading() func(objects int) {
 	last := time.Now()
 	return func(n int) {
+		g.loading.Store(true)
 		select {
 		case <-g.loaded:
 			return

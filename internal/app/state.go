@@ -222,8 +222,8 @@ func (g *Gateway) load(ctx context.Context) error {
 		case err := <-g.failed:
 			return err
 		case <-remind.C:
-			if st := g.store.Status(); !st.Connected && st.LastError != "" {
-				g.say("waiting", "for the store: %s", st.LastError)
+			if !g.loading.Load() {
+				g.say("waiting", "for the store %s", g.store.Status().LastError)
 			}
 		}
 	}
