@@ -58,6 +58,7 @@ type Ctx struct {
 	Buffer Bufferer
 
 	replyHeader [][2]string
+	states      []state
 	scratch     []byte
 	id          [32]byte // hexadecimal; zero until asked for
 }
@@ -79,6 +80,7 @@ type Destination struct {
 	Host       string // Host header, whatever pass_host says
 	Scheme     string
 	UpstreamID string
+	Upstream   Upstream // made by Env.Upstream; wins over UpstreamID
 }
 
 // An Outcome is what became of a request.
@@ -89,8 +91,22 @@ type Outcome struct {
 	Received  int64     // read from the client, with the head
 	End       time.Time // when the last byte was sent; zero before
 	Tries     []Try
+	Source    Source
 	Cause     error // why the gateway itself answered; for the log, never for the client
 }
+
+// A Source says who made the answer.
+type Source uint8
+
+// The sources, as metrics and logs name them.
+const (
+	FromGateway  Source = iota // a plugin or the router: "apisix"
+	FromProxy                  // the proxy, because the upstream did not answer: "nginx"
+	FromUpstream               // "upstream"
+)
+
+// String is the name in metrics and logs (APISIX's response_source).
+func (s Source) String() string { return [...]string{"apisix", "nginx", "upstream"}[s] }
 
 // A Try is one attempt to reach an upstream.
 type Try struct {
@@ -118,6 +134,9 @@ type Consumer struct {
 	CustomID     string // label custom_id
 	GroupID      string
 	Labels       map[string]string
+
+	// Plan is what else runs for this consumer; it belongs to package plan.
+	Plan any
 
 	// Credential is what the authenticating plugin's own Credential type holds
 	// for the key that was found, as a pointer to that type; nil for a consumer
@@ -186,6 +205,31 @@ func (c *Ctx) RequestID() string {
 	return view(c.id[:])
 }
 
+// A state is what one plugin instance remembers of the request.
+type state struct{ of, value any }
+
+// SetState remembers value for the rest of the request, for of: a pointer that
+// belongs to the plugin's compiled configuration.
+func (c *Ctx) SetState(of, value any) {
+	for i := range c.states {
+		if c.states[i].of == of {
+			c.states[i].value = value
+			return
+		}
+	}
+	c.states = append(c.states, state{of, value})
+}
+
+// State returns what SetState remembered for of, or nil.
+func (c *Ctx) State(of any) any {
+	for i := range c.states {
+		if c.states[i].of == of {
+			return c.states[i].value
+		}
+	}
+	return nil
+}
+
 // RawQuery is the target's query without the question mark.
 func (c *Ctx) RawQuery() string {
 	_, q, _ := strings.Cut(c.target(), "?")
@@ -201,6 +245,7 @@ func (c *Ctx) target() string {
 
 // Reset makes c ready for the next request and keeps its memory.
 func (c *Ctx) Reset() {
+	clear(c.states)
 	*c = Ctx{
 		Request:     c.Request,
 		Buffer:      c.Buffer,
@@ -210,6 +255,7 @@ func (c *Ctx) Reset() {
 		Client:      c.Client,
 		Sent:        Outcome{Tries: c.Sent.Tries[:0]},
 		replyHeader: c.replyHeader[:0],
+		states:      c.states[:0],
 		scratch:     c.scratch[:0],
 	}
 }

@@ -63,13 +63,39 @@ type Env struct {
 	// Raw is the plugin's configuration as given.
 	Raw json.RawMessage
 
+	// Metadata is the plugin's metadata object (plugin_metadata), with its
+	// defaults not filled in; nil: there is none. Only plugins defined with
+	// Metadata get it; when it changes they are compiled again.
+	Metadata json.RawMessage
+
+	// Attr is the plugin's entry in plugin_attr of config.yaml; nil: none.
+	Attr json.RawMessage
+
 	Keep *Uses
 	Now  func() time.Time
 	Log  *slog.Logger
 
+	// Upstream compiles an upstream document for Destination.Upstream. Whoever
+	// asked for it closes it.
+	Upstream func(raw json.RawMessage) (Upstream, error)
+
+	// Endpoint finds the public API of a plugin of this build (Endpoints); nil:
+	// there is none.
+	Endpoint func(method, path string) func(*Ctx) *Reply
+
 	// Compile compiles the configuration of another plugin, for plugins that
 	// contain plugins. The result belongs to the caller, who closes it.
 	Compile func(name string, conf json.RawMessage) (Phases, error)
+}
+
+// An Upstream is a compiled upstream, opaque to plugins.
+type Upstream interface{ Close() }
+
+// An Endpoint is an API that a plugin offers through a public-api route.
+type Endpoint struct {
+	Methods []string
+	Path    string
+	Serve   func(*Ctx) *Reply
 }
 
 // A Reply answers a request in place of the upstream. It is immutable and,

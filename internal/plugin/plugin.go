@@ -20,6 +20,10 @@ type Meta struct {
 	// Guard says that the plugin restricts who or what passes. A route whose
 	// guard cannot run answers 503 and is never open. True for every Type "auth".
 	Guard bool
+
+	// PreferRoute says that the copy of a global rule is not run where the route
+	// has the plugin itself (APISIX: run_policy prefer_route).
+	PreferRoute bool
 }
 
 // A Spec is a plugin that can be configured. It is immutable; the zero Spec is
@@ -29,6 +33,8 @@ type Spec struct {
 
 	config     *schema.Schema
 	credential *schema.Schema
+	metadata   *schema.Schema
+	endpoints  func(Env) []Endpoint
 	compile    func(raw json.RawMessage, env Env) (Phases, error)
 	decode     func(raw json.RawMessage) (key string, cred any, err error)
 }
@@ -74,6 +80,43 @@ func Credential[C any](key func(*C) string) Option {
 		}
 	}
 }
+
+// Metadata says that the plugin has metadata of type M, one object for all of
+// its configurations.
+func Metadata[M any]() Option {
+	described := schema.Of[M]()
+	return func(s *Spec) { s.metadata = described }
+}
+
+// DecodeMetadata reads Env.Metadata; absent metadata has only defaults.
+func DecodeMetadata[M any](env Env) (*M, error) {
+	raw := env.Metadata
+	if raw == nil {
+		raw = json.RawMessage("{}")
+	}
+	m := new(M)
+	if err := schema.Of[M]().Decode(raw, m); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	return m, nil
+}
+
+// Endpoints says that the plugin offers public APIs. make is called once, when
+// the gateway starts; Owner and Raw of its Env are empty.
+func Endpoints(make func(Env) []Endpoint) Option {
+	return func(s *Spec) { s.endpoints = make }
+}
+
+// Endpoints are the plugin's public APIs.
+func (s Spec) Endpoints(env Env) []Endpoint {
+	if s.endpoints == nil {
+		return nil
+	}
+	return s.endpoints(env)
+}
+
+// MetadataSchema describes the plugin's metadata; nil: it has none.
+func (s Spec) MetadataSchema() *schema.Schema { return s.metadata }
 
 // ConfigSchema describes the configuration, _meta included.
 func (s Spec) ConfigSchema() *schema.Schema { return s.config }
