@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"weir/internal/config"
@@ -13,6 +14,7 @@ import (
 	"weir/internal/plugin"
 	"weir/internal/plugins"
 	"weir/internal/router"
+	"weir/internal/secret"
 	"weir/internal/snapshot"
 	"weir/internal/source/embed"
 	"weir/internal/source/etcd"
@@ -46,6 +48,7 @@ func (g *Gateway) openState(context.Context) error {
 			},
 			Log: g.log,
 		},
+		Attr: g.Config.PluginAttr,
 		Open: opener(g.ring, d.Enable),
 		Log:  g.log,
 	})
@@ -85,17 +88,19 @@ func routerKind(name string) router.Kind {
 	return router.HostURI
 }
 
-// opener decrypts what the Admin API stored encrypted. nil: nothing is.
-func opener(ring *keyring.Ring, enable bool) func(plugin.Spec, []byte) []byte {
-	if !enable {
-		return nil
-	}
-	return func(s plugin.Spec, raw []byte) []byte {
-		schema := s.CredentialSchema()
-		if schema == nil {
-			schema = s.ConfigSchema()
+// opener decrypts what the Admin API stored encrypted, if anything is, and
+// resolves references to secrets.
+func opener(ring *keyring.Ring, encrypted bool) func(plugin.Spec, []byte, bool) []byte {
+	env := secret.Env{Lookup: os.LookupEnv}
+	return func(s plugin.Spec, raw []byte, credential bool) []byte {
+		schema := s.ConfigSchema()
+		if credential {
+			schema = s.CredentialSchema()
 		}
-		return ring.Open(raw, schema.Secrets())
+		if encrypted {
+			raw = ring.Open(raw, schema.Secrets())
+		}
+		return env.Resolve(raw)
 	}
 }
 

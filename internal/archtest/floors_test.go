@@ -24,6 +24,7 @@ var floors = map[string][]string{
 	"internal/limit":    {},
 	"internal/document": {},
 	"internal/keyring":  {"internal/document"},
+	"internal/secret":   {"internal/document"},
 
 	// 1: the vocabulary, the contract
 	"internal/model":  {"internal/schema"},

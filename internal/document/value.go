@@ -163,3 +163,20 @@ func appendString(dst []byte, s string) []byte {
 	}
 	return append(append(dst, s[from:]...), '"')
 }
+
+// EachString replaces every string of v, at any depth, by what edit returns.
+// Names of members stay.
+func (v *Value) EachString(edit func(string) string) {
+	switch v.Kind {
+	case String:
+		v.Text = edit(v.Text)
+	case Array:
+		for _, item := range v.Items {
+			item.EachString(edit)
+		}
+	case Object:
+		for _, m := range v.Members {
+			m.Value.EachString(edit)
+		}
+	}
+}

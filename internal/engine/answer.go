@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/upstream"
 	"weir/internal/wire"
@@ -85,22 +84,16 @@ func (x *exchange) head(r *wire.Response) {
 	for _, f := range x.ctx.ReplyHeader() {
 		r.Header.Set(f[0], f[1])
 	}
-	if p := x.plan(); p != nil {
-		p.Respond(&x.ctx)
-		x.openFilters(p.Body)
-	}
+	x.run.Header(&x.ctx)
+	x.openFilters()
 	x.ctx.Sent.Status = r.Status
 	x.answered = true
 }
 
 // openFilters asks the plan for body filters. A filtered body has another
 // length than announced.
-func (x *exchange) openFilters(steps []plan.BodyStep) {
-	for _, step := range steps {
-		if f := step.Open(&x.ctx); f != nil {
-			x.filters = append(x.filters, f)
-		}
-	}
+func (x *exchange) openFilters() {
+	x.filters = x.run.OpenBody(x.filters, &x.ctx)
 	if len(x.filters) > 0 && x.ctx.Response.Length >= 0 {
 		x.ctx.Response.Length = wire.Chunked
 	}

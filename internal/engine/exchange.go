@@ -44,6 +44,7 @@ type exchange struct {
 	request wire.Request
 	ctx     plugin.Ctx
 	route   *snapshot.Route // nil until matched
+	run     plan.Run
 	call    upstream.Call
 
 	// The methods early and beforeTry as values, made once.
@@ -66,7 +67,6 @@ type exchange struct {
 	answered   bool // a final head was sent
 	closeAfter bool // the connection ends after this exchange
 	broken     bool // the answer was cut: the client must not take it for whole
-	planless   bool // a plugin has panicked: no more of the plan is run
 }
 
 func (x *exchange) init(e *Engine, s stream, u upload) {
@@ -86,7 +86,8 @@ func (x *exchange) begin(now time.Time) {
 	x.ctx.Start = now
 	x.route, x.trailer, x.buffered = nil, nil, nil
 	x.filters = x.filters[:0]
-	x.answered, x.broken, x.planless = false, false, false
+	x.run = plan.Run{}
+	x.answered, x.broken = false, false
 	x.closeAfter = x.request.Close
 }
 
@@ -110,35 +111,49 @@ func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
 	if limit := x.engine.MaxBody; limit > 0 && x.request.Length > limit {
 		return pages[413]
 	}
-	x.route = snap.Match(&x.ctx)
-	if x.route == nil {
+	global, open := snap.Global()
+	if !open {
+		return pages[503]
+	}
+	x.run.Global = global
+	if x.route = snap.Match(&x.ctx); x.route == nil {
+		if reply := x.enter(snap); reply != nil {
+			return reply
+		}
 		return notFound
 	}
 	x.ctx.Route = &x.route.Route
 	if x.route.Fault != 0 {
 		return pages[x.route.Fault]
 	}
-	return x.route.Plan.Request(&x.ctx)
+	x.run.Route = x.route.Plan
+	return x.enter(snap)
+}
+
+// enter runs the phases before the upstream is chosen.
+func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
+	if reply := x.run.Rewrite(&x.ctx); reply != nil {
+		return reply
+	}
+	if x.ctx.Consumer != nil {
+		if fault := snap.Attach(&x.run, x.ctx.Consumer); fault != 0 {
+			return pages[fault]
+		}
+	}
+	return x.run.Access(&x.ctx)
 }
 
 // end runs whatever happened: it logs, counts and unpins.
 func (x *exchange) end() {
 	if p := recover(); p != nil {
 		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
-		x.planless = true
+		x.run = plan.Run{} // nothing more of it
 		x.fail(500, errPanic)
 	}
 	x.logFailure()
+	x.ctx.Sent.End = time.Now()
 	x.logPhase()
 	x.pin.Drop()
-}
-
-// plan is what runs for this request; nil: nothing.
-func (x *exchange) plan() *plan.Plan {
-	if x.route == nil || x.planless {
-		return nil
-	}
-	return x.route.Plan
 }
 
 // logPhase runs the Log phase and the access log.
@@ -148,9 +163,7 @@ func (x *exchange) logPhase() {
 			x.engine.Log.Error("a log phase panicked", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	if p := x.plan(); p != nil {
-		p.Done(&x.ctx)
-	}
+	x.run.Log(&x.ctx)
 	if x.engine.AccessLog != nil {
 		x.engine.AccessLog(&x.ctx)
 	}

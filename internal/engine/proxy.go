@@ -15,7 +15,7 @@ import (
 
 // proxy sends the request to its upstream and streams the answer back.
 func (x *exchange) proxy(snap *snapshot.Snapshot) {
-	up, fault := snap.Upstream(x.route, x.ctx.To.UpstreamID)
+	up, fault := x.choose(snap)
 	if fault != 0 {
 		x.answer(pages[fault])
 		return
@@ -35,13 +35,22 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 	x.relay()
 }
 
+// choose finds the upstream: a plugin's choice, else the route's.
+func (x *exchange) choose(snap *snapshot.Snapshot) (u *upstream.Upstream, fault int) {
+	if own, ok := x.ctx.To.Upstream.(*upstream.Upstream); ok {
+		return own, 0
+	}
+	return snap.Upstream(x.route, x.ctx.To.UpstreamID)
+}
+
 // failed answers for an upstream that did not.
 func (x *exchange) failed(err error) {
-	x.ctx.Sent.Cause = err
+	x.ctx.Sent.Cause, x.ctx.Sent.Source = err, plugin.FromProxy
 	var refused refusal
 	var up *upstream.Error
 	switch {
 	case errors.As(err, &refused):
+		x.ctx.Sent.Cause, x.ctx.Sent.Source = nil, plugin.FromGateway
 		x.answer(refused.reply)
 	case errors.Is(err, errBodyTooLarge):
 		x.fail(413, err)
@@ -63,7 +72,7 @@ func (refusal) Error() string { return "refused before proxying" }
 
 // beforeTry runs the BeforeProxy phase.
 func (x *exchange) beforeTry(int) error {
-	if r := x.route.Plan.Before(&x.ctx); r != nil {
+	if r := x.run.Before(&x.ctx); r != nil {
 		return refusal{r}
 	}
 	return nil
@@ -80,7 +89,7 @@ func (x *exchange) prepare() error {
 	x.dropOwn()
 	c.Extra = x.lines
 	c.Early = x.earlyHook
-	if len(x.route.Plan.BeforeProxy) > 0 {
+	if x.run.HasBefore() {
 		c.BeforeTry = x.tryHook
 	}
 	return x.prepareBody()
@@ -259,6 +268,7 @@ func statusOf(err error) int {
 // relay streams the upstream's answer to the client.
 func (x *exchange) relay() {
 	r := x.call.Response
+	x.ctx.Sent.Source = plugin.FromUpstream
 	dropResponseHop(r)
 	x.dropFraming(r)
 	if x.engine.ShowUpstreamStatus || r.Status >= 500 {

@@ -23,10 +23,13 @@ type Conf struct {
 
 // A Step names one plugin instance of a plan.
 type Step struct {
-	Owner    string
-	Plugin   string
-	Priority int // higher runs first; _meta.priority wins over the plugin's own
-	Guard    bool
+	Owner       string
+	Plugin      string
+	Priority    int // higher runs first; _meta.priority wins over the plugin's own
+	Guard       bool
+	PreferRoute bool // not run from a global rule where the route has the plugin
+
+	set Set // of this plugin alone
 }
 
 // A RequestStep is a step of Rewrite, Access or BeforeProxy.
@@ -55,15 +58,53 @@ type Plan struct {
 	Body                         []BodyStep
 
 	steps []*Step
+	set   Set // of its plugins
 	close []func()
 	refs  atomic.Int32
 }
 
+// Has says whether the plan has any of the plugins of another.
+func (p *Plan) Has(other *Plan) bool { return p.set.has(&other.set) }
+
+// Empty says that nothing runs.
+func (p *Plan) Empty() bool { return len(p.steps) == 0 }
+
 // Steps are all plugin instances of p, in order of priority.
 func (p *Plan) Steps() []*Step { return p.steps }
 
-// Specs are the plugins of this build by name.
-type Specs map[string]plugin.Spec
+// Specs are the plugins of this build by name. Make it with NewSpecs.
+type Specs map[string]Spec
+
+// A Spec is a plugin and its place among all of them.
+type Spec struct {
+	plugin.Spec
+	place int
+}
+
+// NewSpecs numbers the plugins.
+func NewSpecs(all []plugin.Spec) Specs {
+	m := Specs{}
+	for i, s := range all {
+		m[s.Name] = Spec{s, i}
+	}
+	return m
+}
+
+// A Set is a set of plugins, by their places.
+type Set [4]uint64
+
+func (s *Set) add(place int) { s[place/64&3] |= 1 << (place % 64) }
+
+func (s *Set) has(t *Set) bool {
+	return s[0]&t[0]|s[1]&t[1]|s[2]&t[2]|s[3]&t[3] != 0
+}
+
+func (s *Set) union(t *Set) (u Set) {
+	for i := range s {
+		u[i] = s[i] | t[i]
+	}
+	return u
+}
 
 // A Fault is one plugin configuration that does not compile.
 type Fault struct {
@@ -86,7 +127,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 // Compile builds the plan of the given configurations. Its error joins a *Fault
 // for every configuration that does not compile, not only the first; nothing is
 // then left open. The plan has one reference, the caller's.
-func Compile(specs Specs, confs []Conf, env plugin.Env) (*Plan, error) {
+func Compile(specs Specs, confs []Conf, env Env) (*Plan, error) {
 	p := new(Plan)
 	p.refs.Store(1)
 	var parts []part
@@ -123,7 +164,7 @@ type part struct {
 	plugin.Phases
 }
 
-func compile(spec plugin.Spec, conf Conf, env plugin.Env) (part, error) {
+func compile(spec Spec, conf Conf, env Env) (part, error) {
 	meta, err := metaOf(conf.Raw)
 	if err != nil {
 		return part{}, fmt.Errorf("failed to check the configuration of plugin %s err: %w", conf.Plugin, err)
@@ -131,15 +172,20 @@ func compile(spec plugin.Spec, conf Conf, env plugin.Env) (part, error) {
 	if meta.Disable {
 		return part{}, nil
 	}
+	pe := env.of(spec)
 	uses := env.Keep.Fork()
-	env.Owner, env.Raw, env.Keep = conf.Owner, conf.Raw, uses
-	phases, err := spec.Compile(conf.Raw, env)
+	pe.Owner, pe.Keep = conf.Owner, uses
+	phases, err := spec.Compile(env.open(spec.Spec, conf.Raw), pe)
 	if err != nil {
 		uses.Release()
 		return part{}, err
 	}
 	phases.Close = closeAll(phases.Close, uses.Release)
-	step := &Step{Owner: conf.Owner, Plugin: conf.Plugin, Priority: spec.Priority, Guard: spec.Guard}
+	step := &Step{
+		Owner: conf.Owner, Plugin: conf.Plugin, Priority: spec.Priority,
+		Guard: spec.Guard, PreferRoute: spec.PreferRoute,
+	}
+	step.set.add(spec.place)
 	if meta.Priority != nil {
 		step.Priority = *meta.Priority
 	}
@@ -160,6 +206,7 @@ func closeAll(first, then func()) func() {
 
 func (p *Plan) add(x part) {
 	p.steps = append(p.steps, x.Step)
+	p.set = p.set.union(&x.set)
 	p.close = append(p.close, x.Close)
 	p.Rewrite = addRequest(p.Rewrite, x.Step, x.Rewrite)
 	p.Access = addRequest(p.Access, x.Step, x.Access)
@@ -183,41 +230,6 @@ func addResponse(to []ResponseStep, s *Step, run func(*plugin.Ctx)) []ResponseSt
 		return to
 	}
 	return append(to, ResponseStep{s, run})
-}
-
-// Request runs the phases before the upstream is chosen; a Reply answers, nil
-// means the request goes on.
-func (p *Plan) Request(c *plugin.Ctx) *plugin.Reply {
-	if r := run(p.Rewrite, c); r != nil {
-		return r
-	}
-	return run(p.Access, c)
-}
-
-// Before runs the BeforeProxy phase.
-func (p *Plan) Before(c *plugin.Ctx) *plugin.Reply { return run(p.BeforeProxy, c) }
-
-func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
-	for i := range steps {
-		if r := steps[i].Run(c); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
-// Respond runs the Header phase.
-func (p *Plan) Respond(c *plugin.Ctx) {
-	for i := range p.Header {
-		p.Header[i].Run(c)
-	}
-}
-
-// Done runs the Log phase.
-func (p *Plan) Done(c *plugin.Ctx) {
-	for i := range p.Log {
-		p.Log[i].Run(c)
-	}
 }
 
 // Acquire adds a reference, for a stream that outlives its request's pin. The

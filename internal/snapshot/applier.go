@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -20,13 +21,16 @@ type Config struct {
 	Plugins []plugin.Spec
 	Router  router.Kind
 
+	// Attr is plugin_attr of config.yaml, by plugin.
+	Attr map[string]json.RawMessage
+
 	// Upstream is the environment of compiled upstreams; its Pools are used by
 	// all of them.
 	Upstream upstream.Env
 
-	// Open returns a plugin's credential or configuration with its secrets
-	// readable: decrypted, references resolved; nil: as stored.
-	Open func(plugin.Spec, []byte) []byte
+	// Open returns a plugin's configuration, or what a consumer holds for it,
+	// with its secrets readable: decrypted, references resolved; nil: as stored.
+	Open func(s plugin.Spec, raw []byte, credential bool) []byte
 
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: none
@@ -35,14 +39,11 @@ type Config struct {
 // An Applier owns the current state. Apply is the only thing in the process
 // that changes it.
 type Applier struct {
-	config Config
-	specs  plan.Specs
-	env    plugin.Env
+	compiler
 	cancel context.CancelFunc
 
 	current atomic.Pointer[Snapshot]
 	users   users
-	empty   *plan.Plan
 
 	compiled [model.KindCount]atomic.Int64
 	deltas   atomic.Int64
@@ -71,25 +72,17 @@ func New(cfg Config) *Applier {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Open == nil {
-		cfg.Open = func(_ plugin.Spec, raw []byte) []byte { return raw }
+		cfg.Open = func(_ plugin.Spec, raw []byte, _ bool) []byte { return raw }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Applier{
-		config: cfg,
-		specs:  plan.Specs{},
-		env: plugin.Env{
-			Context: ctx,
-			Keep:    new(plugin.Keeper).Uses(),
-			Now:     cfg.Now,
-			Log:     cfg.Log,
-		},
-		cancel: cancel,
-		users:  users{},
-		stop:   make(chan struct{}),
+		compiler: compiler{config: cfg, specs: plan.NewSpecs(cfg.Plugins)},
+		cancel:   cancel,
+		users:    users{},
+		stop:     make(chan struct{}),
 	}
-	for _, s := range cfg.Plugins {
-		a.specs[s.Name] = s
-	}
+	a.env = a.newEnv(ctx)
+	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)
 	a.waiting.list = map[*waiter]struct{}{}
 	a.retiring.pins = map[*Pin]struct{}{}
@@ -126,6 +119,14 @@ func (a *Applier) wipe() model.Delta {
 	for id := range s.upstreams.All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindUpstream, ID: id})
 	}
+	for id := range s.records[model.KindConsumer].All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})
+	}
+	for k := range model.KindCount {
+		for id := range s.sets[k].All() {
+			d.Del = append(d.Del, model.Key{Kind: k, ID: id})
+		}
+	}
 	return d
 }
 
@@ -149,6 +150,7 @@ func (a *Applier) Apply(d model.Delta) {
 	for _, o := range d.Put {
 		n.put(o)
 	}
+	n.compileGlobal()
 	n.compileRoutes()
 	next := n.end(d.Revision)
 	a.publish(prev, next, n.retired)

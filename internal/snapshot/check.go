@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,30 +17,24 @@ import (
 // returns the first reason why it would not run, in words for whoever wrote it.
 // It may be called by many goroutines.
 func (a *Applier) Check(o model.Object) error {
-	trial, done := a.trial()
-	defer done()
+	pools := upstream.NewPools()
+	defer pools.Close()
+	trial := a.compiler // everything but what lives
+	trial.config.Upstream.Pools = pools
+	trial.env.Keep = new(plugin.Keeper).Uses()
+	trial.env.Log = slog.New(slog.DiscardHandler)
+	trial.env.Upstream = trial.pluginUpstream
 	return trial.check(o)
 }
 
-// trial is an applier that shares a's plugins and nothing that lives.
-func (a *Applier) trial() (*Applier, func()) {
-	pools := upstream.NewPools()
-	t := &Applier{config: a.config, specs: a.specs, env: a.env}
-	t.config.Upstream.Pools = pools
-	t.env.Keep = new(plugin.Keeper).Uses()
-	t.env.Log = slog.New(slog.DiscardHandler)
-	t.empty = a.empty
-	return t, pools.Close
-}
-
-func (a *Applier) check(o model.Object) error {
+func (x *compiler) check(o model.Object) error {
 	switch o.Kind {
 	case model.KindRoute:
 		doc, err := apisix.Route(o.ID, o.Raw)
 		if err != nil {
 			return err
 		}
-		return errors.Join(supported(doc), a.checkParts("routes/"+o.ID, doc.Plugins, doc.Upstream))
+		return errors.Join(supported(doc), x.checkParts("routes/"+o.ID, doc.Plugins, doc.Upstream))
 	case model.KindService:
 		doc, err := apisix.Service(o.ID, o.Raw)
 		if err != nil {
@@ -50,33 +43,33 @@ func (a *Applier) check(o model.Object) error {
 		if doc.Script != "" {
 			return errLua
 		}
-		return a.checkParts("services/"+o.ID, doc.Plugins, doc.Upstream)
+		return x.checkParts("services/"+o.ID, doc.Plugins, doc.Upstream)
 	case model.KindUpstream:
 		doc, err := apisix.Upstream(o.ID, o.Raw)
 		if err != nil {
 			return err
 		}
-		return a.checkParts("", nil, doc)
+		return x.checkParts("", nil, doc)
 	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		doc, err := apisix.PluginSet(o.ID, o.Raw)
 		if err != nil {
 			return err
 		}
-		return a.checkParts(o.Key.String(), doc.Plugins, nil)
+		return x.checkParts(o.Key.String(), doc.Plugins, nil)
 	case model.KindConsumer, model.KindCredential:
-		return a.checkConsumer(o)
+		return x.checkConsumer(o)
 	}
 	return nil
 }
 
 // checkParts compiles plugins and an inline upstream and closes them.
-func (a *Applier) checkParts(owner string, plugins model.Plugins, up *model.Upstream) error {
-	p, err := a.compilePlan(sorted(confsOf(owner, plugins)))
+func (x *compiler) checkParts(owner string, plugins model.Plugins, up *model.Upstream) error {
+	p, err := x.compilePlan(sorted(confsOf(owner, plugins)))
 	if err != nil {
 		return firstFault(err)
 	}
 	defer p.Release()
-	u, err := a.compileInline(up)
+	u, err := x.compileInline(up)
 	if err != nil {
 		return err
 	}
@@ -102,7 +95,7 @@ func firstFault(err error) error {
 
 // checkConsumer checks what a consumer or credential proves itself with, and
 // compiles its other plugins.
-func (a *Applier) checkConsumer(o model.Object) error {
+func (x *compiler) checkConsumer(o model.Object) error {
 	var plugins model.Plugins
 	if o.Kind == model.KindCredential {
 		doc, err := apisix.Credential(o.ID, o.Raw)
@@ -119,16 +112,16 @@ func (a *Applier) checkConsumer(o model.Object) error {
 	}
 	others := model.Plugins{}
 	for _, c := range sorted(confsOf("", plugins)) {
-		spec, known := a.specs[c.Plugin]
+		spec, known := x.specs[c.Plugin]
 		if !known || spec.CredentialSchema() == nil {
 			others[c.Plugin] = c.Raw
 			continue
 		}
-		if _, _, err := spec.DecodeCredential(a.config.Open(spec, c.Raw)); err != nil {
-			return fmt.Errorf("failed to check the configuration of plugin %s err: %w", c.Plugin, err)
+		if _, _, err := spec.DecodeCredential(x.config.Open(spec.Spec, c.Raw, true)); err != nil {
+			return err
 		}
 	}
-	return a.checkParts(o.Key.String(), others, nil)
+	return x.checkParts(o.Key.String(), others, nil)
 }
 
 // Owner returns who holds a key of an authenticating plugin: a consumer, and

@@ -11,6 +11,7 @@ import (
 	"weir/internal/cow"
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
+	"weir/internal/plan"
 	"weir/internal/plugin"
 )
 
@@ -20,7 +21,8 @@ type record struct {
 	id      string // "jack", or "jack/credentials/c1"
 	created int64
 	raw     []byte
-	broken  bool // some of it cannot be read, and no earlier version could
+	plan    *plan.Plan // of a consumer's plugins that do not authenticate; nil: none
+	broken  bool       // some of it cannot be read, and no earlier version could
 	decoded atomic.Pointer[decoded]
 }
 
@@ -95,6 +97,9 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	d := &decoded{plugin: plugin, parent: parent}
 	d.consumer.Name, d.consumer.GroupID, d.consumer.Labels = m.Username, m.GroupID, m.Labels
 	d.consumer.CustomID = m.Labels["custom_id"]
+	if parent.plan != nil {
+		d.consumer.Plan = parent.plan
+	}
 	plugins := m.Plugins
 	if r != parent {
 		c, err := apisix.Credential(r.id, r.raw)
@@ -105,7 +110,7 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	}
 	if plugin != "" {
 		spec := s.specs[plugin]
-		if _, d.consumer.Credential, err = spec.DecodeCredential(s.open(spec, plugins[plugin])); err != nil {
+		if _, d.consumer.Credential, err = spec.DecodeCredential(s.open(spec.Spec, plugins[plugin], true)); err != nil {
 			return nil
 		}
 	}
@@ -139,20 +144,35 @@ func (n *next) putRecord(o model.Object) {
 		records.Set(o.ID, recordEntry{old.record, o.Modified})
 		return
 	}
+	if !had {
+		old = recordEntry{}
+	}
+	n.replaceRecord(old, o)
+}
+
+// replaceRecord gives a record its new form, unless the new one cannot be read
+// and the old one could.
+func (n *next) replaceRecord(old recordEntry, o model.Object) {
+	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
 	r := &record{id: o.ID, created: o.Created, raw: o.Raw}
 	claims, err := n.claims(r)
+	if err == nil {
+		err = n.compileRecord(r)
+	}
 	if err != nil {
 		n.fault(o.Key, err)
 		if had && !old.broken {
 			return
 		}
-		r.broken = true
+		r.broken, claims = true, nil
 	}
 	if had {
 		n.unclaim(old.record)
+		n.retireRecord(old.record)
 	}
+	n.users.move(o.Key, n.recordReferences(old.record), n.recordReferences(r))
 	for _, c := range claims {
 		n.claim(c, r)
 	}
@@ -162,7 +182,47 @@ func (n *next) putRecord(o model.Object) {
 func (n *next) removeRecord(k model.Key) {
 	if old, had := n.records[k.Kind].Get(k.ID); had {
 		n.unclaim(old.record)
+		n.retireRecord(old.record)
+		n.users.move(k, n.recordReferences(old.record), n.recordReferences(nil))
 		n.records[k.Kind].Del(k.ID)
+	}
+}
+
+// compileRecord compiles a consumer's plugins that run: those that do not
+// authenticate.
+func (x *compiler) compileRecord(r *record) error {
+	if r.kind() != model.KindConsumer {
+		return nil
+	}
+	m, err := apisix.Consumer(r.id, r.raw)
+	if err != nil {
+		return err
+	}
+	confs := x.withoutAuth(confsOf("consumers/"+r.id, m.Plugins))
+	if len(confs) == 0 {
+		return nil
+	}
+	r.plan, err = x.compilePlan(confs)
+	return err
+}
+
+func (n *next) retireRecord(r *record) {
+	if r.plan != nil {
+		n.retire(r.plan.Release)
+	}
+}
+
+// recordReferences are those of a consumer's plan.
+func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
+	return func(yield func(model.Key) bool) {
+		if r == nil || r.plan == nil {
+			return
+		}
+		for _, s := range r.plan.Steps() {
+			if n.specs[s.Plugin].MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: s.Plugin}) {
+				return
+			}
+		}
 	}
 }
 
@@ -173,7 +233,7 @@ func (c claim) path() string { return c.plugin + "\x00" + c.key }
 
 // claims are the keys of r's authenticating plugins. Configuration that cannot
 // be read claims nothing.
-func (a *Applier) claims(r *record) ([]claim, error) {
+func (x *compiler) claims(r *record) ([]claim, error) {
 	var plugins model.Plugins
 	if r.kind() == model.KindCredential {
 		c, err := apisix.Credential(r.id, r.raw)
@@ -191,11 +251,11 @@ func (a *Applier) claims(r *record) ([]claim, error) {
 	var claims []claim
 	var faults []error
 	for name, raw := range plugins {
-		spec, known := a.specs[name]
+		spec, known := x.specs[name]
 		if !known || spec.CredentialSchema() == nil {
 			continue
 		}
-		key, _, err := spec.DecodeCredential(a.config.Open(spec, raw))
+		key, _, err := spec.DecodeCredential(x.config.Open(spec.Spec, raw, true))
 		switch {
 		case err != nil:
 			faults = append(faults, err)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/model"
+	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/plugins/keyauth"
 	"weir/internal/upstream"
@@ -121,7 +122,8 @@ func run(r *Route) string {
 		return "fault"
 	}
 	c := &plugin.Ctx{Request: &wire.Request{Method: "GET"}}
-	if reply := r.Plan.Request(c); reply != nil {
+	run := plan.Run{Route: r.Plan}
+	if run.Rewrite(c) != nil || run.Access(c) != nil {
 		return "reply"
 	}
 	var out []string

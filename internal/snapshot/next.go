@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"maps"
 
 	"weir/internal/cow"
@@ -13,7 +14,8 @@ import (
 // next is the state after a delta in the making.
 type next struct {
 	*Applier
-	s *Snapshot // becomes the next state; its maps are replaced at the end
+	compiler           // the applier's, with the metadata of this state
+	s        *Snapshot // becomes the next state; its maps are replaced at the end
 
 	router    *router.Edit[*Route]
 	routes    *cow.Edit[*routeEntry]
@@ -27,12 +29,14 @@ type next struct {
 	faults    *cow.Edit[error]
 
 	touched map[string]struct{} // routes to be compiled
+	rules   bool                // global rules have changed
 	retired []func()            // what the previous state was the last to use
 }
 
 func (a *Applier) begin(prev *Snapshot) *next {
 	n := &next{
 		Applier:   a,
+		compiler:  a.compiler,
 		s:         prev.at(prev.Revision),
 		router:    prev.router.Edit(),
 		routes:    prev.routes.Edit(),
@@ -42,6 +46,12 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		faults:    prev.faults.Edit(),
 		index:     map[string]*cow.Edit[*record]{},
 		touched:   map[string]struct{}{},
+	}
+	n.compiler.env.Metadata = func(name string) json.RawMessage {
+		if o, ok := n.documents[model.KindPluginMetadata].Get(name); ok {
+			return o.Raw
+		}
+		return nil
 	}
 	for k := range model.KindCount {
 		n.sets[k] = prev.sets[k].Edit()
@@ -87,8 +97,11 @@ func (n *next) put(o model.Object) {
 		n.putService(o)
 	case model.KindUpstream:
 		n.putUpstream(o)
-	case model.KindPluginConfig:
+	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		n.putSet(o)
+	case model.KindPluginMetadata:
+		n.documents[o.Kind].Set(o.ID, &o)
+		n.touch(o.Key)
 	case model.KindConsumer, model.KindCredential:
 		n.putRecord(o)
 	default:
@@ -111,7 +124,7 @@ func (n *next) createdAt(k model.Key) (created int64, had bool) {
 		if e, ok := n.upstreams.Get(k.ID); ok {
 			return e.Created, true
 		}
-	case model.KindPluginConfig:
+	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		if e, ok := n.sets[k.Kind].Get(k.ID); ok {
 			return e.Created, true
 		}
@@ -132,8 +145,10 @@ func (n *next) remove(k model.Key) {
 		n.removeService(k)
 	case model.KindUpstream:
 		n.removeUpstream(k.ID)
-	case model.KindPluginConfig:
-		n.sets[k.Kind].Del(k.ID)
+	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
+		n.removeSet(k)
+	case model.KindPluginMetadata:
+		n.documents[k.Kind].Del(k.ID)
 		n.touch(k)
 	case model.KindConsumer, model.KindCredential:
 		n.removeRecord(k)
@@ -153,33 +168,6 @@ func (n *next) clearFault(k model.Key) { n.faults.Del(k.String()) }
 
 // retire closes something once no request can use it any more.
 func (n *next) retire(close func()) { n.retired = append(n.retired, close) }
-
-// users says which routes refer to an object.
-type users map[model.Key]map[string]struct{}
-
-func (u users) add(k model.Key, route string) {
-	if k.ID == "" {
-		return
-	}
-	if u[k] == nil {
-		u[k] = map[string]struct{}{}
-	}
-	u[k][route] = struct{}{}
-}
-
-func (u users) remove(k model.Key, route string) {
-	delete(u[k], route)
-	if len(u[k]) == 0 {
-		delete(u, k)
-	}
-}
-
-// touch marks the routes that refer to k.
-func (n *next) touch(k model.Key) {
-	for id := range n.users[k] {
-		n.touched[id] = struct{}{}
-	}
-}
 
 // An upstreamEntry is a stored upstream; running is its last good form, nil if
 // it never had one.
@@ -213,12 +201,12 @@ func (n *next) putUpstream(o model.Object) {
 	n.upstreams.Set(o.ID, e)
 }
 
-func (a *Applier) compileUpstream(id string, raw []byte) (*upstream.Upstream, error) {
+func (x *compiler) compileUpstream(id string, raw []byte) (*upstream.Upstream, error) {
 	m, err := apisix.Upstream(id, raw)
 	if err != nil {
 		return nil, err
 	}
-	return upstream.Compile(m, a.config.Upstream)
+	return upstream.Compile(m, x.config.Upstream)
 }
 
 func (n *next) removeUpstream(id string) {
@@ -226,36 +214,4 @@ func (n *next) removeUpstream(id string) {
 		n.retire(e.running.Close)
 	}
 	n.upstreams.Del(id)
-}
-
-// A setEntry is a stored plugin config; set is its last good form.
-type setEntry struct {
-	model.Object
-	digest apisix.Digest
-	set    *model.PluginSet
-}
-
-func (n *next) putSet(o model.Object) {
-	old, _ := n.sets[o.Kind].Get(o.ID)
-	e := &setEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
-	if old != nil {
-		e.set = old.set
-		if old.digest == e.digest {
-			n.sets[o.Kind].Set(o.ID, e)
-			return
-		}
-	}
-	n.compiled[o.Kind].Add(1)
-	n.clearFault(o.Key)
-	set, err := apisix.PluginSet(o.ID, o.Raw)
-	if err == nil {
-		err = n.checkParts(o.Key.String(), set.Plugins, nil)
-	}
-	if err != nil {
-		n.fault(o.Key, err)
-	} else {
-		e.set = set
-	}
-	n.sets[o.Kind].Set(o.ID, e)
-	n.touch(o.Key)
 }

@@ -54,23 +54,21 @@ func (n *next) putRoute(o model.Object) {
 // set stores a route's entry and moves its references. Both its document and
 // its last good one count: either may be what runs.
 func (n *next) set(old, new *routeEntry) {
-	for k := range old.references {
-		n.users.remove(k, old.ID)
-	}
-	for k := range new.references {
-		n.users.add(k, new.ID)
-	}
+	n.users.move(new.Key, n.routeReferences(old), n.routeReferences(new))
 	n.routes.Set(new.ID, new)
 }
 
-func (e *routeEntry) references(yield func(model.Key) bool) {
-	if e == nil {
-		return
-	}
-	for _, doc := range []*model.Route{e.doc, e.good} {
-		if doc != nil && (!yield(model.Key{Kind: model.KindService, ID: doc.ServiceID}) ||
-			!yield(model.Key{Kind: model.KindPluginConfig, ID: doc.PluginConfigID})) {
+func (n *next) routeReferences(e *routeEntry) func(func(model.Key) bool) {
+	return func(yield func(model.Key) bool) {
+		if e == nil {
 			return
+		}
+		for _, doc := range []*model.Route{e.doc, e.good} {
+			if doc != nil && (!yield(model.Key{Kind: model.KindService, ID: doc.ServiceID}) ||
+				!yield(model.Key{Kind: model.KindPluginConfig, ID: doc.PluginConfigID}) ||
+				!n.metadata(doc.Plugins, yield)) {
+				return
+			}
 		}
 	}
 }
@@ -80,9 +78,7 @@ func (n *next) removeRoute(id string) {
 	if !ok {
 		return
 	}
-	for k := range e.references {
-		n.users.remove(k, id)
-	}
+	n.users.move(e.Key, n.routeReferences(e), n.routeReferences(nil))
 	n.replace(e.running, nil)
 	n.routes.Del(id)
 	delete(n.touched, id)
@@ -312,8 +308,13 @@ func (n *next) guarded(doc *model.Route) bool {
 	if e, ok := n.sets[model.KindPluginConfig].Get(doc.PluginConfigID); ok && e.set != nil {
 		confs = append(confs, confsOf("", e.set.Plugins)...)
 	}
+	return n.guards(confs)
+}
+
+// guards says that one of the plugins is a guard, or could be one.
+func (x *compiler) guards(confs []plan.Conf) bool {
 	return slices.ContainsFunc(confs, func(c plan.Conf) bool {
-		spec, known := n.specs[c.Plugin]
+		spec, known := x.specs[c.Plugin]
 		return !known || spec.Guard
 	})
 }

@@ -19,13 +19,19 @@ type serviceEntry struct {
 
 func (n *next) putService(o model.Object) {
 	old, _ := n.services.Get(o.ID)
+	if old != nil && old.digest == apisix.WithoutTimes(o.Raw) {
+		e := *old
+		e.Object = o
+		n.services.Set(o.ID, &e)
+		return
+	}
+	n.replaceService(old, o)
+}
+
+func (n *next) replaceService(old *serviceEntry, o model.Object) {
 	e := &serviceEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
 		e.service, e.plan, e.upstream = old.service, old.plan, old.upstream
-		if old.digest == e.digest {
-			n.services.Set(o.ID, e)
-			return
-		}
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
@@ -34,12 +40,21 @@ func (n *next) putService(o model.Object) {
 	} else if old != nil {
 		n.retireService(old)
 	}
+	n.users.move(o.Key, n.serviceReferences(old), n.serviceReferences(e))
 	n.services.Set(o.ID, e)
 	n.touch(o.Key)
 }
 
+func (n *next) serviceReferences(e *serviceEntry) func(func(model.Key) bool) {
+	return func(yield func(model.Key) bool) {
+		if e != nil && e.service != nil {
+			n.metadata(e.service.Plugins, yield)
+		}
+	}
+}
+
 // compileService gives e the form of its document, or leaves it as it is.
-func (a *Applier) compileService(e *serviceEntry) error {
+func (x *compiler) compileService(e *serviceEntry) error {
 	m, err := apisix.Service(e.ID, e.Raw)
 	if err != nil {
 		return err
@@ -47,11 +62,11 @@ func (a *Applier) compileService(e *serviceEntry) error {
 	if m.Script != "" {
 		return errLua
 	}
-	p, err := a.compilePlan(confsOf("services/"+e.ID, m.Plugins))
+	p, err := x.compilePlan(confsOf("services/"+e.ID, m.Plugins))
 	if err != nil {
 		return err
 	}
-	u, err := a.compileInline(m.Upstream)
+	u, err := x.compileInline(m.Upstream)
 	if err != nil {
 		p.Release()
 		return err
@@ -60,16 +75,17 @@ func (a *Applier) compileService(e *serviceEntry) error {
 	return nil
 }
 
-func (a *Applier) compileInline(m *model.Upstream) (*upstream.Upstream, error) {
+func (x *compiler) compileInline(m *model.Upstream) (*upstream.Upstream, error) {
 	if m == nil {
 		return nil, nil
 	}
-	return upstream.Compile(m, a.config.Upstream)
+	return upstream.Compile(m, x.config.Upstream)
 }
 
 func (n *next) removeService(k model.Key) {
 	if e, ok := n.services.Get(k.ID); ok {
 		n.retireService(e)
+		n.users.move(k, n.serviceReferences(e), n.serviceReferences(nil))
 	}
 	n.services.Del(k.ID)
 	n.touch(k)
@@ -94,10 +110,10 @@ func confsOf(owner string, plugins model.Plugins) []plan.Conf {
 }
 
 // compilePlan compiles a set of plugins; the empty set has one shared plan.
-func (a *Applier) compilePlan(confs []plan.Conf) (*plan.Plan, error) {
+func (x *compiler) compilePlan(confs []plan.Conf) (*plan.Plan, error) {
 	if len(confs) == 0 {
-		a.empty.Acquire()
-		return a.empty, nil
+		x.empty.Acquire()
+		return x.empty, nil
 	}
-	return plan.Compile(a.specs, confs, a.env)
+	return plan.Compile(x.specs, confs, x.env)
 }

@@ -24,14 +24,17 @@ type Snapshot struct {
 	routes    cow.Map[*routeEntry]
 	services  cow.Map[*serviceEntry]
 	upstreams cow.Map[*upstreamEntry]
-	sets      [model.KindCount]cow.Map[*setEntry]     // plugin configs
+	sets      [model.KindCount]cow.Map[*setEntry]     // plugin configs, consumer groups, global rules
 	documents [model.KindCount]cow.Map[*model.Object] // kinds that nothing is compiled from
 	records   [model.KindCount]cow.Map[recordEntry]   // consumers, credentials
 
 	index    map[string]*cow.Map[*record] // by plugin, then key
 	disputed cow.Map[[]*record]           // plugin NUL key: every claim of a key with several
 	specs    plan.Specs
-	open     func(plugin.Spec, []byte) []byte
+	open     func(plugin.Spec, []byte, bool) []byte
+
+	global *plan.Plan // of all global rules; nil: none
+	closed bool       // a global rule that may be a guard cannot run
 
 	faults cow.Map[error] // by path of the object
 }
@@ -64,6 +67,26 @@ func (s *Snapshot) Match(c *plugin.Ctx) *Route {
 	}
 	c.MatchedPath, c.MatchedHost = m.Path, m.Host
 	return m.Route.Value
+}
+
+// Global is the plan of all global rules, nil if there are none. ok is false if
+// one that may guard something cannot run: no request may pass then.
+func (s *Snapshot) Global() (p *plan.Plan, ok bool) { return s.global, !s.closed }
+
+// Attach adds what else runs for an authenticated consumer. fault, if not 0, is
+// the status that answers instead: its group does not exist.
+func (s *Snapshot) Attach(run *plan.Run, c *plugin.Consumer) (fault int) {
+	own, _ := c.Plan.(*plan.Plan)
+	if c.GroupID == "" {
+		run.Attach(nil, own)
+		return 0
+	}
+	group, ok := s.sets[model.KindConsumerGroup].Get(c.GroupID)
+	if !ok || group.plan == nil {
+		return 503
+	}
+	run.Attach(group.plan, own)
+	return 0
 }
 
 // Upstream returns where a request of r goes. id, if not empty, replaces the
@@ -101,7 +124,7 @@ func (s *Snapshot) Count(k model.Kind) int {
 		return s.upstreams.Len()
 	case model.KindConsumer, model.KindCredential:
 		return s.records[k].Len()
-	case model.KindPluginConfig:
+	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		return s.sets[k].Len()
 	}
 	return s.documents[k].Len()
@@ -122,7 +145,7 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 		if e, ok := s.upstreams.Get(key.ID); ok {
 			return e.Object, true
 		}
-	case model.KindPluginConfig:
+	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		if e, ok := s.sets[key.Kind].Get(key.ID); ok {
 			return e.Object, true
 		}
