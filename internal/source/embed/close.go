@@ -12,6 +12,7 @@ import (
 
 // stop ends what start has begun, as far as it came.
 func (s *Server) stop() error {
+	s.fatal.quiet.Store(true)
 	var errs []error
 	if s.client != nil {
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {

@@ -75,9 +75,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{lock: lock, fatal: newFatal(cfg.Log)}
 	s.close = sync.OnceValue(s.stop)
-	if err := s.start(ctx, cfg); err != nil {
+	s.fatal.quiet.Store(true)
+	stuck, err := s.isolated(func() error { return s.start(ctx, cfg) })
+	switch {
+	case stuck:
+		// What was started may still use the directory: it stays locked.
+		return nil, fmt.Errorf("embedded store: data directory %s: %w", cfg.Dir, err)
+	case err != nil:
 		return nil, fmt.Errorf("embedded store: %w", errors.Join(err, s.Close()))
 	}
+	s.fatal.quiet.Store(false)
 	return s, nil
 }
 
@@ -90,7 +97,8 @@ func (s *Server) Client() *clientv3.Client { return s.client }
 func (s *Server) ClientURL() string { return s.url }
 
 // Failed is closed when the server cannot go on, for instance because its disk
-// is full; Err then tells why. Reads and writes fail from then on.
+// is full; Err then tells why. Writes fail from then on. The goroutine that met
+// the error has ended, be it one that called the client.
 func (s *Server) Failed() <-chan struct{} { return s.fatal.done }
 
 // Err returns why the server failed, or nil.
@@ -124,6 +132,31 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	return f, nil
+}
+
+// isolated runs f on a goroutine of its own, which a fatal error of the server
+// ends or leaves waiting for another one that has ended; then stuck is true. On
+// the way out etcd may trip over what it has not made yet, which must not end
+// the process either.
+func (s *Server) isolated(f func() error) (stuck bool, err error) {
+	result := make(chan error, 1)
+	go func() {
+		defer close(result)
+		defer func() {
+			if p := recover(); p != nil && s.fatal.cause() == nil {
+				result <- fmt.Errorf("the server does not start, its data may be damaged: %v", p)
+			}
+		}()
+		result <- f()
+	}()
+	select {
+	case <-s.fatal.done:
+	case err, returned := <-result:
+		if returned {
+			return false, err
+		}
+	}
+	return true, s.fatal.cause()
 }
 
 func (s *Server) start(ctx context.Context, cfg Config) error {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -15,7 +17,11 @@ import (
 // cannot go on, for instance when its disk is full; here that process carries
 // traffic, so only the goroutine ends.
 type fatal struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// quiet is set during start and stop, whose errors the caller is told; etcd
+	// takes closed listeners and the like for errors.
+	quiet atomic.Bool
+
 	done chan struct{}
 	once sync.Once
 	err  error // set before done is closed
@@ -49,12 +55,13 @@ func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 }
 
 func (f *fatal) logger() *zap.Logger {
-	return zap.New(slogCore{log: f.log}, zap.WithFatalHook(f), zap.WithPanicHook(f))
+	return zap.New(slogCore{log: f.log, quiet: &f.quiet}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
 // slogCore writes the server's warnings and errors to the gateway's log.
 type slogCore struct {
 	log    *slog.Logger
+	quiet  *atomic.Bool
 	fields []zapcore.Field
 }
 
@@ -72,7 +79,19 @@ func (c slogCore) Check(entry zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.
 	return ce
 }
 
+// noise are the beginnings of messages of every first start that tell the
+// operator nothing.
+var noise = [...]string{"Failed to detect schema version", "failed to update storage version"}
+
 func (c slogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	if entry.Level <= zapcore.ErrorLevel && c.quiet.Load() {
+		return nil
+	}
+	for _, prefix := range noise {
+		if strings.HasPrefix(entry.Message, prefix) {
+			return nil
+		}
+	}
 	level := slog.LevelWarn
 	if entry.Level > zapcore.WarnLevel {
 		level = slog.LevelError
