@@ -226,6 +226,27 @@ func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 	}
 }
 
+// recordAgain gives a consumer a new plan. It becomes another record, so that
+// what was decoded for the old one is not used any more.
+func (n *next) recordAgain(old recordEntry) error {
+	n.compiled[model.KindConsumer].Add(1)
+	r := &record{id: old.id, created: old.created, raw: old.raw}
+	if err := n.compileRecord(r); err != nil {
+		return err
+	}
+	claims, err := n.claims(r)
+	if err != nil {
+		return err
+	}
+	n.unclaim(old.record)
+	n.retireRecord(old.record)
+	for _, c := range claims {
+		n.claim(c, r)
+	}
+	n.records[model.KindConsumer].Set(r.id, recordEntry{r, old.modified})
+	return nil
+}
+
 // A claim is a key under which a plugin shall find a record.
 type claim struct{ plugin, key string }
 

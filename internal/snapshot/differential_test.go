@@ -49,7 +49,7 @@ func (w *world) version(k model.Key) (raw string, ok bool) {
 			parts = append(parts, `"status":0`)
 		}
 		if broken || r.IntN(2) == 0 {
-			parts = append(parts, fmt.Sprintf(`"plugins":{"%s":{"v":%d}}`, []string{"tag", "gate"}[r.IntN(2)], v))
+			parts = append(parts, fmt.Sprintf(`"plugins":{"%s":{"v":%d}}`, []string{"tag", "gate", "meta"}[r.IntN(3)], v))
 		}
 	case model.KindService:
 		parts = append(parts, fmt.Sprintf(`"plugins":{"tag":{"v":%d}}`, v))
@@ -59,8 +59,12 @@ func (w *world) version(k model.Key) (raw string, ok bool) {
 		if r.IntN(2) == 0 {
 			parts = append(parts, node)
 		}
-	case model.KindPluginConfig:
+	case model.KindPluginConfig, model.KindConsumerGroup:
 		parts = append(parts, fmt.Sprintf(`"plugins":{"gate":{"v":%d}}`, v))
+	case model.KindGlobalRule:
+		parts = append(parts, fmt.Sprintf(`"plugins":{"%s":{"v":%d}}`, []string{"tag", "meta"}[r.IntN(2)], v))
+	case model.KindPluginMetadata:
+		parts, broken = append(parts, fmt.Sprintf(`"m":%d`, r.IntN(5))), false
 	case model.KindUpstream:
 		parts = append(parts, `"type":"roundrobin"`, fmt.Sprintf(`"nodes":{"127.0.0.1:%d":1}`, 1+r.IntN(3)))
 		if broken {
@@ -68,9 +72,17 @@ func (w *world) version(k model.Key) (raw string, ok bool) {
 		}
 	case model.KindConsumer:
 		parts = append(parts, fmt.Sprintf(`"username":"%s"`, k.ID), fmt.Sprintf(`"labels":{"custom_id":"%d"}`, r.IntN(3)))
-		if broken {
+		if r.IntN(3) == 0 {
+			parts = append(parts, fmt.Sprintf(`"group_id":"%s"`, pick("g", 2)))
+		}
+		switch {
+		case broken && r.IntN(2) == 0:
 			parts = append(parts, `"plugins":{"key-auth":{}}`)
-		} else if r.IntN(4) > 0 {
+		case broken:
+			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"},"tag":{"v":-1}}`, r.IntN(6)))
+		case r.IntN(2) == 0:
+			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"},"meta":{"v":%d}}`, r.IntN(6), v))
+		case r.IntN(4) > 0:
 			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"}}`, r.IntN(6)))
 		}
 	case model.KindCredential:
@@ -82,7 +94,13 @@ func (w *world) version(k model.Key) (raw string, ok bool) {
 
 func (w *world) key() model.Key {
 	r := w.rnd
-	switch r.IntN(6) {
+	switch r.IntN(9) {
+	case 6:
+		return model.Key{Kind: model.KindConsumerGroup, ID: fmt.Sprintf("g%d", r.IntN(2))}
+	case 7:
+		return model.Key{Kind: model.KindGlobalRule, ID: fmt.Sprintf("x%d", r.IntN(3))}
+	case 8:
+		return model.Key{Kind: model.KindPluginMetadata, ID: "meta"}
 	case 0:
 		return model.Key{Kind: model.KindService, ID: fmt.Sprintf("s%d", r.IntN(3))}
 	case 1:
@@ -145,7 +163,7 @@ func observe(s *Snapshot) string {
 	for _, host := range []string{"a.test", "b.test", "c.test", "other"} {
 		for _, path := range []string{"/0", "/0/x", "/1", "/1/x", "/2", "/2y", "/3", "/3/x", "/9"} {
 			r := match(s, host, path)
-			line := host + path + " " + run(r)
+			line := host + path + " " + run(r) + " in all " + runAs(s, r, nil)
 			if r != nil {
 				u, fault := s.Upstream(r, "")
 				var nodes []string
@@ -160,7 +178,7 @@ func observe(s *Snapshot) string {
 	for i := range 6 {
 		line := fmt.Sprintf("key %d:", i)
 		if c := s.Find("key-auth", fmt.Sprintf("k%d", i)); c != nil {
-			line += fmt.Sprintf(" %s %s %s %v", c.Name, c.CredentialID, c.CustomID, c.Credential)
+			line += fmt.Sprintf(" %s %s %s %s %v: %s", c.Name, c.CredentialID, c.CustomID, c.GroupID, c.Credential, runAs(s, match(s, "a.test", "/0"), c))
 		}
 		out = append(out, line)
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -44,6 +45,30 @@ func (l *live) tag(name string, priority int, guard bool) plugin.Spec {
 	)
 }
 
+type metaData struct {
+	M int `json:"m" schema:"default=0" doc:"Shown by the plugin."`
+}
+
+// meta makes a test plugin that shows its metadata.
+func (l *live) meta() plugin.Spec {
+	return plugin.Define(plugin.Meta{Name: "meta", Priority: 5, Doc: "Test plugin."},
+		func(c *tagConf, env plugin.Env) (plugin.Phases, error) {
+			m, err := plugin.DecodeMetadata[metaData](env)
+			if err != nil {
+				return plugin.Phases{}, err
+			}
+			if c.V < 0 {
+				return plugin.Phases{}, errors.New("v is negative")
+			}
+			l.n.Add(1)
+			value := fmt.Sprintf("%s=%d/%d", env.Owner, c.V, m.M)
+			return plugin.Phases{
+				Access: func(x *plugin.Ctx) *plugin.Reply { x.SetReplyHeader("meta", value); return nil },
+				Close:  func() { l.n.Add(-1) },
+			}, nil
+		}, plugin.Metadata[metaData]())
+}
+
 // A bench is an applier with its own plugins and pools.
 type bench struct {
 	*Applier
@@ -57,7 +82,7 @@ func newBench(t testing.TB) *bench {
 	pools := upstream.NewPools()
 	log := slog.New(slog.DiscardHandler)
 	a := New(Config{
-		Plugins:  []plugin.Spec{keyauth.Plugin, l.tag("tag", 10, false), l.tag("gate", 20, true)},
+		Plugins:  []plugin.Spec{keyauth.Plugin, l.tag("tag", 10, false), l.tag("gate", 20, true), l.meta()},
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,
 	})
@@ -113,6 +138,39 @@ func match(s *Snapshot, host, path string) *Route {
 	return s.Match(&plugin.Ctx{Request: &wire.Request{Method: "GET", Host: host}, Path: path, Client: "127.0.0.1"})
 }
 
+// runAs is what global rules, route and consumer set together.
+func runAs(s *Snapshot, r *Route, consumer *plugin.Consumer) string {
+	global, open := s.Global()
+	if !open {
+		return "closed"
+	}
+	run := plan.Run{Global: global}
+	if r != nil {
+		run.Route = r.Plan
+	}
+	c := &plugin.Ctx{Request: &wire.Request{Method: "GET"}}
+	if run.Rewrite(c) != nil {
+		return "reply"
+	}
+	if consumer != nil {
+		if fault := s.Attach(&run, consumer); fault != 0 {
+			return "fault"
+		}
+	}
+	if run.Access(c) != nil {
+		return "reply"
+	}
+	return said(c)
+}
+
+func said(c *plugin.Ctx) string {
+	var out []string
+	for _, h := range c.ReplyHeader() {
+		out = append(out, h[0]+": "+h[1])
+	}
+	return strings.Join(out, ", ")
+}
+
 // run is what the request phases of a route set, one "name: value" each.
 func run(r *Route) string {
 	if r == nil {
@@ -126,11 +184,7 @@ func run(r *Route) string {
 	if run.Rewrite(c) != nil || run.Access(c) != nil {
 		return "reply"
 	}
-	var out []string
-	for _, h := range c.ReplyHeader() {
-		out = append(out, h[0]+": "+h[1])
-	}
-	return strings.Join(out, ", ")
+	return said(c)
 }
 
 const node = `"upstream":{"nodes":{"127.0.0.1:1":1},"type":"roundrobin"}`

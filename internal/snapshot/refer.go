@@ -44,23 +44,28 @@ func (n *next) touch(k model.Key) {
 	}
 }
 
-// again has one object compiled although its document is the same.
+// again compiles the last good form of one object anew, because something it
+// refers to has changed. Its faults stay: they are its own document's.
 func (n *next) again(k model.Key) {
+	var err error
 	switch k.Kind {
 	case model.KindRoute:
 		n.touched[k.ID] = struct{}{}
 	case model.KindService:
-		if e, ok := n.services.Get(k.ID); ok {
-			n.replaceService(e, e.Object)
+		if e, ok := n.services.Get(k.ID); ok && e.service != nil {
+			err = n.serviceAgain(e)
 		}
 	case model.KindConsumer:
-		if e, ok := n.records[k.Kind].Get(k.ID); ok {
-			n.replaceRecord(e, model.Object{Key: k, Created: e.created, Modified: e.modified, Raw: e.raw})
+		if e, ok := n.records[k.Kind].Get(k.ID); ok && !e.broken {
+			err = n.recordAgain(e)
 		}
 	default:
-		if e, ok := n.sets[k.Kind].Get(k.ID); ok {
-			n.replaceSet(e, e.Object)
+		if e, ok := n.sets[k.Kind].Get(k.ID); ok && e.set != nil {
+			err = n.setAgain(e)
 		}
+	}
+	if err != nil {
+		n.config.Log.Error("configuration object stays as it was", "object", k.String(), "err", err)
 	}
 }
 

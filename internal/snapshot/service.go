@@ -45,6 +45,18 @@ func (n *next) replaceService(old *serviceEntry, o model.Object) {
 	n.touch(o.Key)
 }
 
+func (n *next) serviceAgain(old *serviceEntry) error {
+	e := *old
+	n.compiled[e.Kind].Add(1)
+	if err := n.buildService(&e, old.service); err != nil {
+		return err
+	}
+	n.retireService(old)
+	n.services.Set(e.ID, &e)
+	n.touch(e.Key)
+	return nil
+}
+
 func (n *next) serviceReferences(e *serviceEntry) func(func(model.Key) bool) {
 	return func(yield func(model.Key) bool) {
 		if e != nil && e.service != nil {
@@ -62,6 +74,10 @@ func (x *compiler) compileService(e *serviceEntry) error {
 	if m.Script != "" {
 		return errLua
 	}
+	return x.buildService(e, m)
+}
+
+func (x *compiler) buildService(e *serviceEntry, m *model.Service) error {
 	p, err := x.compilePlan(confsOf("services/"+e.ID, m.Plugins))
 	if err != nil {
 		return err

@@ -53,11 +53,31 @@ func (x *compiler) compileSet(o model.Object) (*model.PluginSet, *plan.Plan, err
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.Kind != model.KindConsumerGroup {
-		return set, nil, x.checkParts(o.Key.String(), set.Plugins, nil)
-	}
-	p, err := x.compilePlan(x.withoutAuth(confsOf(o.Key.String(), set.Plugins)))
+	p, err := x.buildSet(o.Key, set)
 	return set, p, err
+}
+
+func (x *compiler) buildSet(k model.Key, set *model.PluginSet) (*plan.Plan, error) {
+	if k.Kind != model.KindConsumerGroup {
+		return nil, x.checkParts(k.String(), set.Plugins, nil)
+	}
+	return x.compilePlan(x.withoutAuth(confsOf(k.String(), set.Plugins)))
+}
+
+func (n *next) setAgain(old *setEntry) error {
+	e := *old
+	n.compiled[e.Kind].Add(1)
+	p, err := n.buildSet(e.Key, old.set)
+	if err != nil {
+		return err
+	}
+	if old.plan != nil {
+		n.retire(old.plan.Release)
+	}
+	e.plan = p
+	n.sets[e.Kind].Set(e.ID, &e)
+	n.setChanged(e.Key)
+	return nil
 }
 
 // setChanged passes a change on to what uses the set.
