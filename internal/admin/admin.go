@@ -17,6 +17,7 @@ import (
 	"weir/internal/keyring"
 	"weir/internal/model"
 	"weir/internal/plugin"
+	"weir/internal/source/declared"
 	"weir/internal/source/etcd"
 )
 
@@ -121,6 +122,7 @@ type API struct {
 	keys      []hashedKey
 	resources map[string]*resource
 	plugins   map[string]plugin.Spec
+	checker   *declared.Checker
 }
 
 // New makes the API.
@@ -145,6 +147,7 @@ func New(cfg Config, deps Deps) *API {
 	for _, p := range deps.Plugins {
 		a.plugins[p.Name] = p
 	}
+	a.checker = &declared.Checker{Documents: deps.Checker, Plugins: a.plugins, Compile: deps.Applier.Check}
 	return a
 }
 

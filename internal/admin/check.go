@@ -14,7 +14,7 @@ import (
 // its id already and its secrets in plain text.
 func (a *API) check(r *request, id string, v *document.Value) *answer {
 	raw := v.Append(nil)
-	if err := a.checkDocument(r, id, raw); err != nil {
+	if err := a.checker.Document(r.object(id), raw); err != nil {
 		return refusal(err)
 	}
 	if r.res.kind == model.KindConsumer && r.id != "" && r.id != id {
@@ -42,79 +42,21 @@ func refusal(err error) *answer {
 	return &ans
 }
 
-func (a *API) checkDocument(r *request, id string, raw []byte) error {
-	switch r.res.kind {
-	case model.KindSecret:
-		return a.deps.Checker.CheckSecret(r.owner, raw)
-	case model.KindPluginMetadata:
-		switch {
-		case id == "":
-			return fmt.Errorf("missing plugin name")
-		case a.plugins[id].Name != "":
-			return a.deps.Checker.Check(r.res.kind, raw)
-		case slices.Contains(originals(), id):
-			return notYet(id)
-		}
-		return fmt.Errorf("invalid plugin name")
-	}
-	return a.deps.Checker.Check(r.res.kind, raw)
-}
-
 // checkPlugins checks that the plugins exist, compiles the object, and sees
 // that no one else holds its keys.
 func (a *API) checkPlugins(r *request, id string, v *document.Value, raw []byte) *answer {
-	prefix := ""
-	if r.res.plugins == ownerPlugins {
-		prefix = "invalid plugins configuration: "
-	}
-	if err := a.checkPluginNames(v.Get("plugins"), r.res.plugins == streamPlugins); err != nil {
-		return refusal(fmt.Errorf("%s%w", prefix, err))
-	}
-	if err := a.deps.Applier.Check(model.Object{Key: r.object(id), Raw: raw}); err != nil {
-		return refusal(fmt.Errorf("%s%w", prefix, err))
+	if err := a.checker.Runs(r.object(id), v, raw); err != nil {
+		return refusal(err)
 	}
 	switch r.res.kind {
 	case model.KindConsumer:
 		return a.checkOwner(v, id, "")
 	case model.KindCredential:
-		if plugins := v.Get("plugins"); plugins != nil {
-			for _, m := range plugins.Members {
-				if a.plugins[m.Name].Type != "auth" {
-					ans := bad("only supports auth type plugins in consumer credential")
-					return &ans
-				}
-			}
-		}
 		return a.checkOwner(v, r.owner, id)
 	case model.KindGlobalRule:
 		return a.checkOverlap(r, id, v)
 	}
 	return nil
-}
-
-// checkPluginNames sees that the plugins are in this build, which has none for
-// streams.
-func (a *API) checkPluginNames(plugins *document.Value, stream bool) error {
-	if plugins == nil {
-		return nil
-	}
-	for _, m := range plugins.Members {
-		if !m.Value.Is(document.Object) && !m.Value.Is(document.Array) {
-			return fmt.Errorf("invalid plugin conf %s for plugin [%s]", m.Value, m.Name)
-		}
-		if _, ok := a.plugins[m.Name]; ok && !stream {
-			continue
-		}
-		if slices.Contains(originals(), m.Name) {
-			return notYet(m.Name)
-		}
-		return fmt.Errorf("unknown plugin [%s]", m.Name)
-	}
-	return nil
-}
-
-func notYet(plugin string) error {
-	return fmt.Errorf("plugin [%s] is not supported by this version of Weir yet", plugin)
 }
 
 // keyMember says by which member an authenticating plugin finds a consumer.

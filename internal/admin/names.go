@@ -1,33 +1,10 @@
 package admin
 
 import (
-	"strconv"
 	"strings"
 
 	"weir/internal/document"
 )
-
-// originals are the plugins of APISIX 3.18. One that is not in this build is
-// refused as missing here, not as unknown.
-func originals() []string {
-	return strings.Fields(`
-		acl ai ai-aliyun-content-moderation ai-aws-content-moderation ai-cache ai-lakera-guard ai-prompt-decorator
-		ai-prompt-guard ai-prompt-template ai-proxy ai-proxy-multi ai-rag ai-rate-limiting ai-request-rewrite
-		api-breaker attach-consumer-label authz-casbin authz-casdoor authz-keycloak aws-lambda azure-functions
-		basic-auth batch-requests body-transformer brotli cas-auth chaitin-waf clickhouse-logger client-control
-		consumer-restriction cors csrf data-mask datadog degraphql dingtalk-auth dubbo-proxy echo elasticsearch-logger
-		error-log-logger error-page example-plugin exit-transformer ext-plugin-post-req ext-plugin-post-resp
-		ext-plugin-pre-req fault-injection feishu-auth file-logger forward-auth gm google-cloud-logging
-		graphql-limit-count graphql-proxy-cache grpc-transcode grpc-web gzip hmac-auth http-dubbo http-logger inspect
-		ip-restriction jwe-decrypt jwt-auth kafka-logger kafka-proxy key-auth lago ldap-auth ldap-auth-advanced
-		limit-conn limit-count limit-req log-rotate loggly loki-logger mcp-bridge mocking mqtt-proxy multi-auth
-		node-status oas-validator ocsp-stapling opa openfunction openid-connect opentelemetry openwhisk prometheus
-		proxy-buffering proxy-cache proxy-control proxy-mirror proxy-rewrite public-api real-ip redirect
-		referer-restriction request-id request-validation response-rewrite rocketmq-logger saml-auth server-info
-		serverless-post-function serverless-pre-function skywalking skywalking-logger sls-logger splunk-hec-logging
-		syslog tcp-logger tencent-cloud-cls traffic-label traffic-split ua-restriction udp-logger uri-blocker
-		wolf-rbac workflow zipkin`)
-}
 
 // dotted returns what lies at a dotted path, or nil.
 func dotted(v *document.Value, path string) *document.Value {
@@ -35,16 +12,4 @@ func dotted(v *document.Value, path string) *document.Value {
 		v = v.Get(name)
 	}
 	return v
-}
-
-// idOf is the text of an id, and whether v can be one. A whole number is its
-// digits however it is written.
-func idOf(v *document.Value) (string, bool) {
-	text, ok := v.Scalar()
-	if ok && v.Is(document.Number) {
-		if f, err := strconv.ParseFloat(text, 64); err == nil && f == float64(int64(f)) {
-			return strconv.FormatInt(int64(f), 10), true
-		}
-	}
-	return text, ok
 }

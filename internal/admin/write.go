@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/document"
 	"weir/internal/model"
+	"weir/internal/source/declared"
 	"weir/internal/source/etcd"
 )
 
@@ -118,7 +119,7 @@ func (a *API) identify(r *request, v *document.Value, need bool) (id string, ref
 		id = r.owner + "/" + id
 	}
 	own := v.Get("id")
-	text, isID := idOf(own)
+	text, isID := declared.ID(own)
 	switch {
 	case need && id == "" && own == nil:
 		ans := bad("missing %s id", r.res.kind)

@@ -41,14 +41,18 @@ var floors = map[string][]string{
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire"},
 
 	// 3: what a request and a change pass through
-	"internal/plan":          {"internal/plugin"},
-	"internal/router":        {"internal/model", "internal/expr", "internal/cow", "internal/plugin"},
-	"internal/accesslog":     {"internal/plugin", "internal/expr", "internal/wire"},
-	"internal/config":        {"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring"},
-	"internal/source/etcd":   {"internal/model", "internal/dialect/..."},
-	"internal/source/embed":  {"internal/model", "internal/dialect/...", "internal/source/etcd"},
-	"internal/source/file":   {"internal/model", "internal/dialect/...", "internal/document"},
-	"internal/source/portal": {"internal/model", "internal/dialect/...", "internal/document"},
+	"internal/plan":         {"internal/plugin"},
+	"internal/router":       {"internal/model", "internal/expr", "internal/cow", "internal/plugin"},
+	"internal/accesslog":    {"internal/plugin", "internal/expr", "internal/wire"},
+	"internal/config":       {"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring"},
+	"internal/source/etcd":  {"internal/model", "internal/dialect/..."},
+	"internal/source/embed": {"internal/model", "internal/dialect/...", "internal/source/etcd"},
+	"internal/source/declared": {
+		"internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/document",
+	},
+	"internal/source/file":       {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
+	"internal/source/standalone": {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
+	"internal/source/portal":     {"internal/model", "internal/dialect/...", "internal/document"},
 
 	// 4: states
 	"internal/snapshot": {
