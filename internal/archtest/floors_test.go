@@ -72,7 +72,8 @@ var floors = map[string][]string{
 		"internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/source/...",
 		"internal/snapshot", "internal/keyring", "internal/document",
 	},
-	"internal/control": {"internal/snapshot", "internal/source/...", "internal/model", "internal/dialect/...", "internal/document"},
+	"internal/control":  {"internal/snapshot", "internal/source/...", "internal/model", "internal/dialect/...", "internal/document"},
+	"internal/transfer": {"internal/model", "internal/schema", "internal/document", "internal/keyring", "internal/dialect/...", "internal/source/..."},
 
 	// 6: assembly and instruments
 	"internal/app":       {"internal/..."},
@@ -82,7 +83,7 @@ var floors = map[string][]string{
 	"internal/profile":   {},
 	"internal/archtest":  {},
 	"bench/forwarder":    {},
-	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/echo", "internal/plugins", "internal/profile"},
+	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/echo", "internal/plugins", "internal/profile", "internal/transfer"},
 }
 
 // testOnly are helpers that no product code imports.
