@@ -30,6 +30,7 @@ func (s *Server) stop() error {
 func (s *Server) stopServer() error {
 	s.grpcMu.Lock()
 	servers := s.grpc
+	s.grpc = nil
 	s.grpcMu.Unlock()
 	for _, g := range servers {
 		g.Stop()

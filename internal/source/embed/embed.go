@@ -160,6 +160,20 @@ func (s *Server) isolated(f func() error) (stuck bool, err error) {
 }
 
 func (s *Server) start(ctx context.Context, cfg Config) error {
+	err := s.attempt(ctx, cfg)
+	if !errors.Is(err, errUnfinished) {
+		return err
+	}
+	// Nothing can have been written to it, but it is the user's disk.
+	aside := s.dataDir(cfg) + ".unfinished"
+	if err := errors.Join(s.stopServer(), os.RemoveAll(aside), os.Rename(s.dataDir(cfg), aside)); err != nil {
+		return err
+	}
+	cfg.Log.Warn("embedded store: its first start was cut off, it starts anew", "aside", aside)
+	return s.attempt(ctx, cfg)
+}
+
+func (s *Server) attempt(ctx context.Context, cfg Config) error {
 	if cfg.Listen == Off {
 		if err := s.launch(cfg, nil); err != nil {
 			return err
@@ -198,11 +212,13 @@ func (s *Server) launch(cfg Config, listen *url.URL) error {
 	return nil
 }
 
+func (s *Server) dataDir(cfg Config) string { return filepath.Join(cfg.Dir, "etcd") }
+
 // etcdConfig tunes the server for one member in the process of a gateway.
 func (s *Server) etcdConfig(cfg Config, listen *url.URL) *embed.Config {
 	ec := embed.NewConfig()
 	ec.Name = "weir"
-	ec.Dir = filepath.Join(cfg.Dir, "etcd")
+	ec.Dir = s.dataDir(cfg)
 	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.fatal.logger())
 
 	// A lone member needs no peers; the address only names it. The token makes
@@ -241,17 +257,32 @@ func (s *Server) etcdConfig(cfg Config, listen *url.URL) *embed.Config {
 	return ec
 }
 
+// errUnfinished: the process ended between making the log of a new store and
+// the log's first entry, which names the member. Such a store has no member
+// that could ever lead, so it never took a write either.
+var errUnfinished = errors.New("the store has no member")
+
 // ready waits until the server leads, and opens the client.
 func (s *Server) ready(ctx context.Context, cfg Config) error {
-	select {
-	case <-s.etcd.Server.ReadyNotify():
-	case <-s.fatal.done:
-		return s.fatal.cause()
-	case err := <-s.etcd.Err():
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+	const replay = 2 * time.Second // more than enough to read a member from the log
+	late := time.NewTimer(replay)
+	defer late.Stop()
+	for {
+		select {
+		case <-s.etcd.Server.ReadyNotify():
+			s.client = v3client.New(s.etcd.Server)
+			return s.disarm(ctx, cfg)
+		case <-s.fatal.done:
+			return s.fatal.cause()
+		case err := <-s.etcd.Err():
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		case <-late.C:
+			server := s.etcd.Server
+			if len(server.Cluster().Members()) == 0 && server.CommittedIndex() == 0 && server.KV().Rev() <= 1 {
+				return errUnfinished
+			}
+		}
 	}
-	s.client = v3client.New(s.etcd.Server)
-	return s.disarm(ctx, cfg)
 }

@@ -40,11 +40,11 @@ type mark struct {
 	sum      uint64 // of the content and the creating revision
 }
 
-// seed makes the sums comparable within the process.
-var seed = sync.OnceValue(maphash.MakeSeed)
+// seed makes the sums comparable within the process; it is never changed.
+var seed = maphash.MakeSeed()
 
 func newMark(o model.Object) mark {
-	sum := maphash.Bytes(seed(), o.Raw) ^ uint64(o.Created)*0x9E3779B97F4A7C15
+	sum := maphash.Bytes(seed, o.Raw) ^ uint64(o.Created)*0x9E3779B97F4A7C15
 	return mark{modified: o.Modified, sum: sum}
 }
 
