@@ -38,6 +38,7 @@ func (e Env) of(s Spec) plugin.Env {
 	if e.Metadata != nil && s.MetadataSchema() != nil {
 		p.Metadata = e.Metadata(s.Name)
 	}
+	p.Plugin = e.Specs.meta
 	p.Compile = func(name string, conf json.RawMessage) (plugin.Phases, error) {
 		return e.nested(p, name, conf)
 	}

@@ -90,6 +90,12 @@ func NewSpecs(all []plugin.Spec) Specs {
 	return m
 }
 
+// meta is plugin.Env's Plugin.
+func (s Specs) meta(name string) (plugin.Meta, bool) {
+	spec, known := s[name]
+	return spec.Meta, known
+}
+
 // A Set is a set of plugins, by their places.
 type Set [4]uint64
 
@@ -167,7 +173,11 @@ type part struct {
 func compile(spec Spec, conf Conf, env Env) (part, error) {
 	meta, err := metaOf(conf.Raw)
 	if err != nil {
-		return part{}, fmt.Errorf("failed to check the configuration of plugin %s err: %w", conf.Plugin, err)
+		// What the schema refuses it says in the words of APISIX.
+		if words := spec.ConfigSchema().Check(env.open(spec.Spec, conf.Raw)); words != nil {
+			err = words
+		}
+		return part{}, &plugin.ConfigError{Plugin: conf.Plugin, Err: err}
 	}
 	if meta.Disable {
 		return part{}, nil

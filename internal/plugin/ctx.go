@@ -3,6 +3,7 @@ package plugin
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -32,6 +33,10 @@ type Ctx struct {
 
 	// Consumer is the authenticated caller, set by an authenticating plugin.
 	Consumer *Consumer
+
+	// Claims are what an authenticating plugin knows of the caller beside the
+	// consumer, as a JSON object: a token's payload, a user's record. nil: nothing.
+	Claims json.RawMessage
 
 	// Index finds consumers in the configuration pinned to this request.
 	Index ConsumerIndex
@@ -161,6 +166,38 @@ func (c *Ctx) SetHeader(name, value string) { c.Request.Header.Set(name, value) 
 
 // DelHeader removes a request header.
 func (c *Ctx) DelHeader(name string) { c.Request.Header.Del(name) }
+
+// ClearHeader removes a request header in every spelling that a backend could
+// take for it, since many fold "_" and "-".
+func (c *Ctx) ClearHeader(name string) {
+	fields := c.Request.Header.Fields()
+	for i := range fields {
+		f := &fields[i]
+		f.Dropped = f.Dropped || sameToBackends(f.Name, name)
+	}
+}
+
+func sameToBackends(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if x, y := a[i], b[i]; x != y && folded(x) != folded(y) {
+			return false
+		}
+	}
+	return true
+}
+
+func folded(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '_':
+		return '-'
+	}
+	return c
+}
 
 // Find returns the consumer holding key for the named plugin, or nil.
 func (c *Ctx) Find(plugin, key string) *Consumer {

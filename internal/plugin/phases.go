@@ -83,8 +83,11 @@ type Env struct {
 	// there is none.
 	Endpoint func(method, path string) func(*Ctx) *Reply
 
+	// Plugin tells of another plugin of this build; false: there is none.
+	Plugin func(name string) (Meta, bool)
+
 	// Compile compiles the configuration of another plugin, for plugins that
-	// contain plugins. The result belongs to the caller, who closes it.
+	// contain plugins. What is wrong with it is a *ConfigError. The result belongs to the caller, who closes it.
 	Compile func(name string, conf json.RawMessage) (Phases, error)
 }
 

@@ -66,8 +66,9 @@ func Define[C any](m Meta, compile func(*C, Env) (Phases, error), opts ...Option
 type Option func(*Spec)
 
 // Credential says that consumers hold a C for this plugin. key is what requests
-// are matched by: the API key, the user name, the key id.
-func Credential[C any](key func(*C) string) Option {
+// are matched by: the API key, the user name, the key id. checks look at what a
+// schema cannot express; a string they see may be a reference to a secret.
+func Credential[C any](key func(*C) string, checks ...func(*C) error) Option {
 	held := schema.Of[C]()
 	return func(s *Spec) {
 		s.credential = held
@@ -75,6 +76,11 @@ func Credential[C any](key func(*C) string) Option {
 			c := new(C)
 			if err := held.Decode(raw, c); err != nil {
 				return "", nil, err
+			}
+			for _, check := range checks {
+				if err := check(c); err != nil {
+					return "", nil, err
+				}
 			}
 			return key(c), c, nil
 		}
@@ -148,9 +154,20 @@ func (s Spec) DecodeCredential(raw json.RawMessage) (key string, cred any, err e
 	return key, cred, nil
 }
 
-func (s Spec) refused(err error) error {
-	return fmt.Errorf("failed to check the configuration of plugin %s err: %w", s.Name, err)
+func (s Spec) refused(err error) error { return &ConfigError{s.Name, err} }
+
+// A ConfigError says why a plugin's configuration or credential is refused, in
+// the words of APISIX.
+type ConfigError struct {
+	Plugin string
+	Err    error // without the name of the plugin
 }
+
+func (e *ConfigError) Error() string {
+	return "failed to check the configuration of plugin " + e.Plugin + " err: " + e.Err.Error()
+}
+
+func (e *ConfigError) Unwrap() error { return e.Err }
 
 // What APISIX adds to the schema of every plugin, word for word, since clients
 // recognise it.
