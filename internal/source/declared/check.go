@@ -33,6 +33,12 @@ type Checker struct {
 	Versioned bool
 }
 
+// Known says that there is a plugin of the name, here or in APISIX.
+func (c *Checker) Known(name string) bool {
+	_, here := c.Plugins[name]
+	return here || slices.Contains(apisix.PluginNames(), name)
+}
+
 // Document checks a document by its schema and by the rules between its
 // members.
 func (c *Checker) Document(key model.Key, raw []byte) error {
