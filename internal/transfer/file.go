@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weir/internal/document"
 	"weir/internal/model"
+	"weir/internal/source/declared"
 	"weir/internal/source/etcd"
 )
 
@@ -84,7 +84,7 @@ func (f File) parse(text []byte) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := parseYAML([]byte(expanded))
+	v, err := declared.ParseYAML([]byte(expanded))
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +122,11 @@ func (env environment) expand(text string) (string, error) {
 		}
 		name, value, hasDefault := strings.Cut(inside, ":=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !isWord(name) {
+			b.WriteString(before + "${{")
+			text = rest
+			continue
+		}
 		if v, ok := env.lookup(name); ok {
 			value = v
 		} else if !hasDefault {
@@ -130,6 +135,11 @@ func (env environment) expand(text string) (string, error) {
 		b.WriteString(before + value)
 		text = after
 	}
+}
+
+// isWord says that a variable may have the name.
+func isWord(name string) bool {
+	return name != "" && strings.Trim(name[:1], "_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // expand replaces variables in the texts of a JSON document. A text that named
@@ -161,9 +171,15 @@ func expand(v *document.Value, env environment) error {
 	return nil
 }
 
-// sections are the kinds in the order of a standalone document. Credentials are
-// in the section of consumers and cost decorations in that of services, as they
-// are in the store.
+// isNumber says that a text is a number in JSON.
+func isNumber(s string) bool {
+	v, err := document.Parse([]byte(s))
+	return err == nil && v.Is(document.Number)
+}
+
+// sections are the kinds in the order in which Document prints them.
+// Credentials are in the section of consumers and cost decorations in that of
+// services, as they are in the store.
 func sections() []model.Kind {
 	return []model.Kind{
 		model.KindRoute, model.KindService, model.KindUpstream, model.KindConsumer, model.KindConsumerGroup,
@@ -172,15 +188,15 @@ func sections() []model.Kind {
 	}
 }
 
-// within is the kind of what lies in a section beside its own objects.
-func within(section model.Kind) (inner model.Kind, ok bool) {
-	switch section {
-	case model.KindConsumer:
-		return model.KindCredential, true
-	case model.KindService:
-		return model.KindCostDecoration, true
+// section is where objects of a kind stand.
+func section(kind model.Kind) model.Kind {
+	switch kind {
+	case model.KindCredential:
+		return model.KindConsumer
+	case model.KindCostDecoration:
+		return model.KindService
 	}
-	return 0, false
+	return kind
 }
 
 // standalone reads a document in the standalone form (apisix-config.md §3).
@@ -188,89 +204,47 @@ func standalone(doc *document.Value) (*State, error) {
 	if !doc.Is(document.Object) {
 		return nil, fmt.Errorf("the document is of type %v, not a table of routes, services, ...", doc.Kind)
 	}
-	byName := map[string]model.Kind{}
+	known := map[string]bool{model.KindPlugins.Dir(): true, "X-Digest": true, "X-Last-Modified": true}
+	var all []string
 	for _, k := range sections() {
-		byName[k.Dir()] = k
+		known[k.Dir()] = true
+		all = append(all, k.Dir())
+	}
+	for _, m := range doc.Members {
+		if !known[m.Name] && !strings.HasSuffix(m.Name, declared.VersionSuffix) {
+			// To ignore it would be to delete what it was meant to hold.
+			return nil, fmt.Errorf("there is no section %q; sections are %s", m.Name, strings.Join(all, ", "))
+		}
 	}
 	s := newState()
-	for _, m := range doc.Members {
-		kind, known := byName[m.Name]
-		switch {
-		case known:
-			if err := s.section(kind, m.Value); err != nil {
-				return nil, err
-			}
-		case m.Name == model.KindPlugins.Dir():
-			if m.Value.Is(document.Array) {
-				s.put(model.Key{Kind: model.KindPlugins}, m.Value)
-			}
-		case strings.HasSuffix(m.Name, "_conf_version"), m.Name == "X-Digest", m.Name == "X-Last-Modified":
-		default:
-			// To ignore it would be to delete what it was meant to hold.
-			return nil, fmt.Errorf("there is no section %q; sections are %s", m.Name, sectionNames())
+	for _, it := range declared.Items(doc) {
+		if it.Section == model.KindPlugins {
+			s.put(it.Key, it.Value)
+			continue
+		}
+		if err := s.item(it); err != nil {
+			return nil, fmt.Errorf("%s, item %d: %w", it.Section.Dir(), it.Index+1, err)
 		}
 	}
 	return s, nil
 }
 
-func sectionNames() string {
-	var names []string
-	for _, k := range sections() {
-		names = append(names, k.Dir())
+func (s *State) item(it declared.Item) error {
+	if it.Index < 0 {
+		return fmt.Errorf("the section is of type %v, not a list", it.Value.Kind)
 	}
-	return strings.Join(names, ", ")
-}
-
-func (s *State) section(kind model.Kind, list *document.Value) error {
-	if list.Is(document.Null) || list.Is(document.Object) && len(list.Members) == 0 {
-		return nil
+	if !it.Value.Is(document.Object) {
+		return fmt.Errorf("it is of type %v, not object", it.Value.Kind)
 	}
-	if !list.Is(document.Array) {
-		return fmt.Errorf("%s is of type %v, not a list", kind.Dir(), list.Kind)
+	key, ok := etcd.ObjectKey(it.Section.Dir() + "/" + it.ID)
+	if !ok || section(key.Kind) != it.Section {
+		return fmt.Errorf("%q cannot be the id of a %s", it.ID, it.Section)
 	}
-	for i, item := range list.Items {
-		key, err := itemKey(kind, i, item)
-		if err != nil {
-			return fmt.Errorf("%s, item %d: %w", kind.Dir(), i+1, err)
-		}
-		if _, twice := s.Objects[key]; twice {
-			return fmt.Errorf("%s, item %d: %s is given twice", kind.Dir(), i+1, key)
-		}
-		s.put(key, item)
+	if _, twice := s.Objects[key]; twice {
+		return fmt.Errorf("%s is given twice", key)
 	}
+	s.put(key, it.Value)
 	return nil
-}
-
-// itemKey finds the key of an item: its id, its username, or its place in the
-// list.
-func itemKey(kind model.Kind, index int, item *document.Value) (model.Key, error) {
-	if !item.Is(document.Object) {
-		return model.Key{}, fmt.Errorf("it is of type %v, not object", item.Kind)
-	}
-	id, given := ident(item.Get("id"))
-	if name, ok := ident(item.Get("username")); kind == model.KindConsumer && ok {
-		id, given = name, true
-	}
-	if !given {
-		id = "arr_" + strconv.Itoa(index+1)
-	}
-	key, ok := etcd.ObjectKey(kind.Dir() + "/" + id)
-	if inner, has := within(kind); !ok || key.Kind != kind && (!has || key.Kind != inner) {
-		return model.Key{}, fmt.Errorf("%q cannot be the id of a %s", id, kind)
-	}
-	return key, nil
-}
-
-// ident is the text of an id; a whole number is its digits however it is
-// written.
-func ident(v *document.Value) (string, bool) {
-	text, ok := v.Scalar()
-	if ok && v.Is(document.Number) {
-		if f, err := strconv.ParseFloat(text, 64); err == nil && f == float64(int64(f)) {
-			return strconv.FormatInt(int64(f), 10), true
-		}
-	}
-	return text, ok && text != ""
 }
 
 // dump reads what etcdctl prints: keys and values in base64.
@@ -326,26 +300,23 @@ func (s *State) stored(path string, value []byte) {
 // are in byte order of their ids, and a consumer's credentials follow it.
 func (s *State) Document() *document.Value {
 	doc := document.NewObject()
-	keys := s.Keys()
-	for _, section := range sections() {
-		inner, has := within(section)
-		var in []model.Key
-		for _, k := range keys {
-			if k.Kind == section || has && k.Kind == inner {
-				in = append(in, k)
-			}
-		}
-		if len(in) == 0 {
+	in := map[model.Kind][]model.Key{}
+	for k := range s.Objects {
+		in[section(k.Kind)] = append(in[section(k.Kind)], k)
+	}
+	for _, kind := range sections() {
+		keys := in[kind]
+		if len(keys) == 0 {
 			continue
 		}
-		slices.SortFunc(in, func(a, b model.Key) int {
+		slices.SortFunc(keys, func(a, b model.Key) int {
 			return slices.Compare(strings.Split(a.ID, "/"), strings.Split(b.ID, "/"))
 		})
 		list := &document.Value{Kind: document.Array}
-		for _, k := range in {
+		for _, k := range keys {
 			list.Items = append(list.Items, withID(k, s.Objects[k]))
 		}
-		doc.Set(section.Dir(), list)
+		doc.Set(kind.Dir(), list)
 	}
 	return doc
 }

@@ -1,11 +1,14 @@
 package transfer
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
 	"weir/internal/document"
+	"weir/internal/source/declared"
 )
 
 func parse(t testing.TB, text string) *document.Value {
@@ -43,54 +46,25 @@ func TestYAMLNotUTF8(t *testing.T) {
 	}
 }
 
-func TestParseYAML(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                             `{}`,
-		"a: 0x1F\nb: .5\nc: 1_000":     `{"a":31,"b":0.5,"c":1000}`,
-		"a: 1E400\nb: '1'\nc: !!str 1": `{"a":1E400,"b":"1","c":"1"}`,
-		"a: yes\nb: True\nc: ~":        `{"a":"yes","b":true,"c":null}`,
-		"a: 2026-01-01":                `{"a":"2026-01-01"}`,
-		"a: &x {p: 1}\nb: *x":          `{"a":{"p":1},"b":{"p":1}}`,
-		"x: &x {p: 1, q: 2}\ny:\n  <<: *x\n  q: 3": `{"x":{"p":1,"q":2},"y":{"q":3,"p":1}}`,
-		"- <<: [{a: 1}, {a: 2, b: 3}]":             `[{"a":1,"b":3}]`,
-		"a: 1\na: 2":                               `line 2: "a" is given twice`,
-		"a: .inf":                                  `line 1: .inf has no form in JSON`,
-		"a: !!binary aGk=":                         `line 1: binary data has no form in JSON`,
-		"? [a]\n: 1":                               `line 1: a key that is no text`,
-		"<<: 1":                                    `line 1: << names what is no mapping`,
-	} {
-		got := ""
-		v, err := parseYAML([]byte(in))
-		if err != nil {
-			got = err.Error()
-		} else {
-			got = v.String()
-		}
-		if got != want {
-			t.Errorf("%q: got %s, want %s", in, got, want)
-		}
-	}
-}
-
 // FuzzYAML: what is printed as YAML is read back as the same value, here and by
 // the library without help.
 func FuzzYAML(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":[1,"x\ny\n",{"b":[]}],"":""}`, `[[["-"]],"\n","\n\n"," \n","a\n b"]`, `{"<<":{"a":1},"=":"y"}`,
+		`{"a":[1,"x\ny\n",{"b":[]}],"":""}`, `[[["-"]],"\n","\n\n"," \n","a\n b"]`, `{"=":"y","on":"off"}`,
 		`["#","a #b","a: b","- a","? a","!x","&a","*a","|",">","%","@","\u0085","\ufeff"]`, `{"a":-0.0,"b":1E400}`,
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := document.Parse([]byte(text))
-		if err != nil {
-			return
+		if err != nil || hasNull(v) || strings.Contains(text, "<<") {
+			return // null is {} in a file, as it is to Lua, and << merges
 		}
 		out, err := AppendYAML(nil, v)
 		if err != nil {
 			return
 		}
-		back, err := parseYAML(out)
+		back, err := declared.ParseYAML(out)
 		if err != nil {
 			t.Fatalf("%s\n%q: %v", text, out, err)
 		}
@@ -106,4 +80,9 @@ func FuzzYAML(f *testing.F) {
 			t.Fatalf("%s as JSON: %v %v", v, again, err)
 		}
 	})
+}
+
+func hasNull(v *document.Value) bool {
+	return v.Is(document.Null) || slices.ContainsFunc(v.Items, hasNull) ||
+		slices.ContainsFunc(v.Members, func(m document.Member) bool { return hasNull(m.Value) })
 }
