@@ -10,6 +10,7 @@ var (
 	tokenByte  = table("!#$%&'*+-.^_`|~" + digits + letters)
 	hostByte   = table("-._~!$&'()*+,;=" + digits + letters)
 	targetByte = targetBytes()
+	textByte   = textBytes()
 )
 
 const (
@@ -30,6 +31,14 @@ func table(members string) (t [256]bool) {
 func targetBytes() (t [256]bool) {
 	for c := range t {
 		t[c] = c > ' ' && c != 0x7f && c != '#'
+	}
+	return t
+}
+
+// textBytes are the bytes of a field value (RFC 9110 §5.5).
+func textBytes() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= ' ' && c != 0x7f || c == '\t'
 	}
 	return t
 }

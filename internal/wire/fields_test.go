@@ -122,3 +122,42 @@ func TestHeaderEdits(t *testing.T) {
 		t.Error("a large header keeps its memory")
 	}
 }
+
+func TestAdd(t *testing.T) {
+	var h Header
+	for _, c := range []struct{ name, value, want string }{
+		{"X-A", "plain \t\xfc", "X-A: plain \t\xfc\r\n"},
+		{"X-A", "1\r\nEvil: 2", "X-A: 1%0D%0AEvil: 2\r\n"},
+		{"X-A", "\x00\x7f", "X-A: %00%7F\r\n"},
+		{"X-A\r\nEvil", "1", "X-A%0D%0AEvil: 1\r\n"},
+		{"X A:", "1", "X%20A%3A: 1\r\n"},
+		{"", "1", ""},
+		{"X-A", "", "X-A: \r\n"},
+	} {
+		h.Reset()
+		h.Add(c.name, c.value)
+		if got := string(h.AppendTo(nil)); got != c.want {
+			t.Errorf("%q, %q: %q, want %q", c.name, c.value, got, c.want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { h.Reset(); h.Add("X-Name", "some value") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAdded(t *testing.T) {
+	var r Reader
+	var req Request
+	r.Reset(strings.NewReader("GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n\r\n"), DefaultLimits())
+	if err := r.ReadRequest(&req); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(req.Header.Added()); n != 0 {
+		t.Errorf("%d fields added before any was", n)
+	}
+	req.Header.Set("X-A", "2")
+	req.Header.Add("X-B", "3")
+	if a := req.Header.Added(); len(a) != 2 || a[0].Value != "2" || a[1].Name != "X-B" {
+		t.Errorf("added %v", a)
+	}
+}

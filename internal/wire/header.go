@@ -1,5 +1,7 @@
 package wire
 
+import "unsafe"
+
 // A Field is one header line. Name and Value are views: of the head's buffer,
 // or of whatever was given to Add or Set.
 type Field struct {
@@ -50,10 +52,48 @@ func (h *Header) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Add appends a field.
+// Add appends a field. What would end its line or hide in it is percent-encoded:
+// in a name all that is no token byte, in a value the control bytes but TAB. So a
+// value that was made of a client's words cannot become a field of its own. A
+// field without a name is not added.
 func (h *Header) Add(name, value string) {
+	if !isToken(raw(name)) {
+		if name == "" {
+			return
+		}
+		name = escaped(name, &tokenByte)
+	}
+	if !isText(raw(value)) {
+		value = escaped(value, &textByte)
+	}
 	h.fields = append(h.fields, Field{Name: name, Value: value})
 }
+
+// Added returns the end of Fields: those that do not come from the message that
+// was read.
+func (h *Header) Added() []Field {
+	i := len(h.fields)
+	for i > 0 && h.fields[i-1].end == 0 {
+		i--
+	}
+	return h.fields[i:]
+}
+
+// escaped is s with every byte that is not in plain percent-encoded.
+func escaped(s string, plain *[256]bool) string {
+	var out []byte
+	for i := range len(s) {
+		if plain[s[i]] {
+			out = append(out, s[i])
+		} else {
+			out = appendEscape(out, s[i])
+		}
+	}
+	return view(out)
+}
+
+// raw is s as bytes, not to be written to.
+func raw(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // Set makes name have the one given value: the first such field's place is
 // lost, the new one stands at the end.

@@ -140,15 +140,32 @@ func unescape(s string) (c byte, ok bool) {
 // nginx escapes in a changed URI: controls, space, bytes above 0x7E, and
 // " # % < > ? \ ^ ` { | }.
 func EscapePath(dst []byte, path string) []byte {
-	const hex = "0123456789ABCDEF"
 	for i := range len(path) {
 		if c := path[i]; pathByte[c] {
 			dst = append(dst, c)
 		} else {
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
+			dst = appendEscape(dst, c)
 		}
 	}
 	return dst
+}
+
+// EscapeControls appends text with the bytes escaped that cannot stand in a
+// request's target whatever they are for: controls, space and DEL.
+func EscapeControls(dst []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c > ' ' && c != 0x7f {
+			dst = append(dst, c)
+		} else {
+			dst = appendEscape(dst, c)
+		}
+	}
+	return dst
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	const hex = "0123456789ABCDEF"
+	return append(dst, '%', hex[c>>4], hex[c&15])
 }
 
 var pathByte = table("!$&'()*+,-./:;=@[]_~" + digits + letters)

@@ -77,6 +77,12 @@ func TestEscapePath(t *testing.T) {
 	}
 }
 
+func TestEscapeControls(t *testing.T) {
+	if got := string(EscapeControls([]byte("x"), "/a b?c=%20\r\n\x7f\xff#")); got != "x/a%20b?c=%20%0D%0A%7F\xff#" {
+		t.Error(got)
+	}
+}
+
 func FuzzNormalizePath(f *testing.F) {
 	for _, s := range []string{"/", "/a/../b", "/%2e%2e/", "/a//b/./c", "/%25%3f%23", "/a/..%2f..", "/.../..a/", "//..", "/%00"} {
 		f.Add(s, false)
