@@ -5,6 +5,7 @@ package plugins
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/keyauth"
 )
 
@@ -13,6 +14,7 @@ import (
 // All returns every plugin. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		basicauth.Plugin,
 		keyauth.Plugin,
 	}
 }

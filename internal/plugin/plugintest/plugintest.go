@@ -4,6 +4,8 @@ package plugintest
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -21,6 +23,7 @@ type Case struct {
 	Config    string
 	Invalid   string // if set, compiling must fail with an error that contains it
 	Consumers Consumers
+	Plugins   []plugin.Spec // that the plugin may contain
 	Requests  []Request
 }
 
@@ -83,6 +86,7 @@ func Run(t *testing.T, spec plugin.Spec, cases []Case) {
 			env := Env(func() time.Time { return now })
 			var keeper plugin.Keeper
 			env.Keep = keeper.Uses()
+			contain(&env, c.Plugins)
 			ph, err := spec.Compile([]byte(c.Config), env)
 			if c.Invalid != "" {
 				if err == nil || !strings.Contains(err.Error(), c.Invalid) {
@@ -272,14 +276,41 @@ func Send(ph plugin.Phases, c *plugin.Ctx) *plugin.Reply {
 	return nil
 }
 
-// Env is an environment with a clock of your own, which logs nothing.
+// Env is an environment with a clock of your own, which logs nothing and knows
+// no other plugins.
 func Env(now func() time.Time) plugin.Env {
-	return plugin.Env{
+	env := plugin.Env{
 		Context: context.Background(),
 		Owner:   "routes/1",
 		Keep:    new(plugin.Keeper).Uses(),
 		Now:     now,
 		Log:     slog.New(slog.DiscardHandler),
+	}
+	contain(&env, nil)
+	return env
+}
+
+// contain makes plugins known to env.
+func contain(env *plugin.Env, plugins []plugin.Spec) {
+	find := func(name string) (plugin.Spec, bool) {
+		for _, s := range plugins {
+			if s.Name == name {
+				return s, true
+			}
+		}
+		return plugin.Spec{}, false
+	}
+	inner := *env
+	env.Plugin = func(name string) (plugin.Meta, bool) {
+		s, known := find(name)
+		return s.Meta, known
+	}
+	env.Compile = func(name string, conf json.RawMessage) (plugin.Phases, error) {
+		s, known := find(name)
+		if !known {
+			return plugin.Phases{}, fmt.Errorf("unknown plugin [%s]", name)
+		}
+		return s.Compile(conf, inner)
 	}
 }
 
