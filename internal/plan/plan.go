@@ -55,7 +55,7 @@ type BodyStep struct {
 type Plan struct {
 	Rewrite, Access, BeforeProxy []RequestStep
 	Header, Log                  []ResponseStep
-	Body                         []BodyStep
+	Body, Encode                 []BodyStep
 
 	steps []*Step
 	set   Set // of its plugins
@@ -223,9 +223,15 @@ func (p *Plan) add(x part) {
 	p.BeforeProxy = addRequest(p.BeforeProxy, x.Step, x.BeforeProxy)
 	p.Header = addResponse(p.Header, x.Step, x.Header)
 	p.Log = addResponse(p.Log, x.Step, x.Log)
-	if x.Body != nil {
-		p.Body = append(p.Body, BodyStep{x.Step, x.Body})
+	p.Body = addBody(p.Body, x.Step, x.Body)
+	p.Encode = addBody(p.Encode, x.Step, x.Encode)
+}
+
+func addBody(to []BodyStep, s *Step, open func(*plugin.Ctx) plugin.BodyFilter) []BodyStep {
+	if open == nil {
+		return to
 	}
+	return append(to, BodyStep{s, open})
 }
 
 func addRequest(to []RequestStep, s *Step, run func(*plugin.Ctx) *plugin.Reply) []RequestStep {

@@ -69,6 +69,16 @@ func (r *Run) HasBefore() bool {
 	return false
 }
 
+// HasLog says whether Log can do anything.
+func (r *Run) HasLog() bool {
+	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {
+		if p != nil && len(p.Log) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Header runs the Header phase.
 func (r *Run) Header(c *plugin.Ctx) { r.respond(headerOf, c) }
 
@@ -77,13 +87,22 @@ func (r *Run) Log(c *plugin.Ctx) { r.respond(logOf, c) }
 
 // OpenBody appends the filters of the response's body to dst.
 func (r *Run) OpenBody(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+	return r.open(bodyOf, dst, c)
+}
+
+// OpenEncode appends the encodings of what the filters make of the body.
+func (r *Run) OpenEncode(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+	return r.open(encodeOf, dst, c)
+}
+
+func (r *Run) open(phase func(*Plan) []BodyStep, dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
 	open := func(s BodyStep) {
 		if f := s.Open(c); f != nil {
 			dst = append(dst, f)
 		}
 	}
 	if r.Global != nil {
-		for _, s := range r.Global.Body {
+		for _, s := range phase(r.Global) {
 			if !r.skipGlobal(s.Step) {
 				open(s)
 			}
@@ -93,18 +112,18 @@ func (r *Run) OpenBody(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilt
 		return dst
 	}
 	if !r.merged {
-		for _, s := range r.Route.Body {
+		for _, s := range phase(r.Route) {
 			open(s)
 		}
 		return dst
 	}
 	m := r.lists(r.Route)
 	for {
-		i := m.next(func(p *Plan, i int) *Step { return stepAt(p.Body, i, BodyStep.step) })
+		i := m.next(func(p *Plan, i int) *Step { return stepAt(phase(p), i, BodyStep.step) })
 		if i < 0 {
 			return dst
 		}
-		open(m.plans[i].Body[m.at[i]-1])
+		open(phase(m.plans[i])[m.at[i]-1])
 	}
 }
 
@@ -114,6 +133,8 @@ func accessOf(p *Plan) []RequestStep  { return p.Access }
 func beforeOf(p *Plan) []RequestStep  { return p.BeforeProxy }
 func headerOf(p *Plan) []ResponseStep { return p.Header }
 func logOf(p *Plan) []ResponseStep    { return p.Log }
+func bodyOf(p *Plan) []BodyStep       { return p.Body }
+func encodeOf(p *Plan) []BodyStep     { return p.Encode }
 
 func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	for i := range steps {

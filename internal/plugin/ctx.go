@@ -47,10 +47,12 @@ type Ctx struct {
 	Scheme string         // http or https
 
 	// Client is the caller's address as text, without a port: the peer's, or the
-	// one that trusted proxies report.
-	Client string
+	// one that trusted proxies report. ClientPort is the port; 0: not reported.
+	Client     string
+	ClientPort uint16
 
-	// Forwarded is what X-Forwarded-* tell the upstream.
+	// Forwarded are what the gateway vouches for. They stand in the request's
+	// header too, where plugins may change what the upstream is told.
 	Forwarded Forwarded
 
 	// To changes where the request goes; zero fields leave it as the route says.
@@ -59,13 +61,23 @@ type Ctx struct {
 	// Sent is what happened, complete in the Log phase.
 	Sent Outcome
 
+	// MaxBody replaces the configured limit of the request's body, in bytes; 0:
+	// as configured, negative: no limit. It counts from where it is set.
+	MaxBody int64
+
 	// Buffer reads the request's body; the engine sets it.
 	Buffer Bufferer
+
+	// Pause waits for that long. It returns false, at once, when nobody waits for
+	// the answer any more: the client has left or the gateway ends the connection.
+	// The engine sets it.
+	Pause func(time.Duration) bool
 
 	replyHeader [][2]string
 	states      []state
 	scratch     []byte
 	id          [32]byte // hexadecimal; zero until asked for
+	givenID     string
 }
 
 // A Route is the matched route as plugins and variables see it.
@@ -82,6 +94,7 @@ type Forwarded struct{ Proto, Host, Port string }
 type Destination struct {
 	Target     string // request target instead of the client's
 	Method     string
+	Body       []byte // instead of the client's, if not nil; lives as long as the request
 	Host       string // Host header, whatever pass_host says
 	Scheme     string
 	UpstreamID string
@@ -231,8 +244,11 @@ func (c *Ctx) Keep(b []byte) string {
 }
 
 // RequestID is the request's own random name, 32 hexadecimal digits, the same
-// at every call ($apisix_request_id).
+// at every call ($apisix_request_id), or what SetRequestID said.
 func (c *Ctx) RequestID() string {
+	if c.givenID != "" {
+		return c.givenID
+	}
 	if c.id[0] == 0 {
 		var raw [16]byte
 		binary.NativeEndian.PutUint64(raw[:8], rand.Uint64())
@@ -241,6 +257,9 @@ func (c *Ctx) RequestID() string {
 	}
 	return view(c.id[:])
 }
+
+// SetRequestID gives the request another name, which lives as long as it does.
+func (c *Ctx) SetRequestID(id string) { c.givenID = id }
 
 // A state is what one plugin instance remembers of the request.
 type state struct{ of, value any }
@@ -290,6 +309,8 @@ func (c *Ctx) Reset() {
 		Server:      c.Server,
 		Scheme:      c.Scheme,
 		Client:      c.Client,
+		ClientPort:  c.ClientPort,
+		Pause:       c.Pause,
 		Sent:        Outcome{Tries: c.Sent.Tries[:0]},
 		replyHeader: c.replyHeader[:0],
 		states:      c.states[:0],

@@ -34,6 +34,11 @@ type Phases struct {
 	// the body passes as it is.
 	Body func(*Ctx) BodyFilter
 
+	// Encode is asked after the Header phase and all Body filters for a content
+	// coding of what the others have made of the body; it may edit Ctx.Response
+	// accordingly. Who finds a Content-Encoding has nothing to do.
+	Encode func(*Ctx) BodyFilter
+
 	// Log runs after the last byte was sent. It must copy what it needs and
 	// must not block.
 	Log func(*Ctx)
@@ -49,6 +54,15 @@ type BodyFilter interface {
 	// marks the end, once, perhaps with an empty piece. The returned slice may
 	// be chunk itself and is used before the next call.
 	Write(chunk []byte, last bool) []byte
+}
+
+// A Sized is a BodyFilter that can tell the length of what it returns, so that
+// the client can be told before the body.
+type Sized interface {
+	BodyFilter
+	// Size is the length in bytes of all that Write returns for a body of in
+	// bytes; in and the result are negative where they are not known.
+	Size(in int64) int64
 }
 
 // Env is what a compile function may use. There is no other way to reach the
@@ -103,7 +117,8 @@ type Endpoint struct {
 
 // A Reply answers a request in place of the upstream. It is immutable and,
 // where its text is known beforehand, made at compile time, so that refusing a
-// request does not allocate.
+// request does not allocate. Without a Body (nil), the answer to a redirect or an
+// error is the gateway's own page for that status.
 type Reply struct {
 	Status int
 	Header [][2]string
