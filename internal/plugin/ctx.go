@@ -31,6 +31,14 @@ type Ctx struct {
 	Route                    *Route
 	MatchedPath, MatchedHost string
 
+	// RoutePath is what path patterns are compared with, if not Path: the path
+	// with %2F kept (match_uri_encoded_slash).
+	RoutePath string
+
+	// Pattern takes RoutePath or Path apart as the matched pattern says; nil
+	// where nothing was matched.
+	Pattern Pattern
+
 	// Consumer is the authenticated caller, set by an authenticating plugin.
 	Consumer *Consumer
 
@@ -65,8 +73,9 @@ type Ctx struct {
 	// as configured, negative: no limit. It counts from where it is set.
 	MaxBody int64
 
-	// Buffer reads the request's body; the engine sets it.
+	// Buffer reads the request's body; the engine sets it, and Limits.
 	Buffer Bufferer
+	Limits Limits
 
 	// Pause waits for that long. It returns false, at once, when nobody waits for
 	// the answer any more: the client has left or the gateway ends the connection.
@@ -74,6 +83,7 @@ type Ctx struct {
 	Pause func(time.Duration) bool
 
 	replyHeader [][2]string
+	vars        [][2]string
 	states      []state
 	scratch     []byte
 	id          [32]byte // hexadecimal; zero until asked for
@@ -141,8 +151,25 @@ type Try struct {
 type Bufferer interface {
 	// Body reads the whole body, at most limit bytes; it stays available to be
 	// sent upstream and further calls return the same bytes. It fails with
-	// ErrBodyTooLarge or with what reading failed with.
+	// ErrBodyTooLarge, after which the body still goes upstream whole, with
+	// ErrBodySent, or with what reading failed with, after which the request is
+	// refused.
 	Body(limit int64) ([]byte, error)
+}
+
+// Limits bound the bodies that variables are read from, in bytes.
+type Limits struct {
+	PostArgs int64 // post_arg variables; 0: unlimited
+	GraphQL  int64 // graphql variables; 0: DefaultGraphQL
+}
+
+// DefaultGraphQL is APISIX's graphql.max_size.
+const DefaultGraphQL = 1 << 20
+
+// A Pattern is the path pattern that a request matched.
+type Pattern interface {
+	// Param returns the piece of path that the pattern names.
+	Param(path, name string) (value string, ok bool)
 }
 
 // A Consumer is the caller as known to the configuration.
@@ -236,6 +263,47 @@ func (c *Ctx) SetReplyHeader(name, value string) {
 // ReplyHeader returns the headers set by SetReplyHeader, in order.
 func (c *Ctx) ReplyHeader() [][2]string { return c.replyHeader }
 
+// SetVar gives a variable of that name a value for the rest of the request. Only
+// variables that the gateway does not have itself, or that are meant to be
+// replaced, can be set (package expr). The strings must live as long as the
+// request.
+func (c *Ctx) SetVar(name, value string) {
+	for i := range c.vars {
+		if c.vars[i][0] == name {
+			c.vars[i][1] = value
+			return
+		}
+	}
+	c.vars = append(c.vars, [2]string{name, value})
+}
+
+// Var returns what SetVar has set.
+func (c *Ctx) Var(name string) (value string, ok bool) {
+	for i := range c.vars {
+		if c.vars[i][0] == name {
+			return c.vars[i][1], true
+		}
+	}
+	return "", false
+}
+
+// Param returns the piece of the path that the matched route's pattern names:
+// ":name" in radixtree_uri_with_parameter, ":ext" for a "*" without a name.
+func (c *Ctx) Param(name string) (value string, ok bool) {
+	if c.Pattern == nil {
+		return "", false
+	}
+	return c.Pattern.Param(c.PathToMatch(), name)
+}
+
+// PathToMatch is RoutePath or, without one, Path.
+func (c *Ctx) PathToMatch() string {
+	if c.RoutePath != "" {
+		return c.RoutePath
+	}
+	return c.Path
+}
+
 // Keep copies b into memory that lives as long as the request.
 func (c *Ctx) Keep(b []byte) string {
 	from := len(c.scratch)
@@ -302,9 +370,12 @@ func (c *Ctx) target() string {
 // Reset makes c ready for the next request and keeps its memory.
 func (c *Ctx) Reset() {
 	clear(c.states)
+	clear(c.vars)
 	*c = Ctx{
 		Request:     c.Request,
 		Buffer:      c.Buffer,
+		Limits:      c.Limits,
+		vars:        c.vars[:0],
 		Peer:        c.Peer,
 		Server:      c.Server,
 		Scheme:      c.Scheme,

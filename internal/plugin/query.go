@@ -9,6 +9,9 @@ import (
 // ErrBodyTooLarge: the request's body exceeds the limit given to Body.
 var ErrBodyTooLarge = errors.New("request body too large")
 
+// ErrBodySent: the request's body is on its way upstream and was not kept.
+var ErrBodySent = errors.New("request body has been sent")
+
 // Query returns the decoded first value of a query argument. An argument
 // without "=" has the empty value.
 func (c *Ctx) Query(name string) (value string, ok bool) {
