@@ -31,7 +31,7 @@ var floors = map[string][]string{
 	"internal/plugin": {"internal/schema", "internal/wire", "internal/model", "internal/meter"},
 
 	// 2: parts
-	"internal/expr":              {"internal/plugin", "internal/wire"},
+	"internal/expr":              {"internal/plugin", "internal/wire", "internal/document"},
 	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter"},
 	"internal/cert":              {"internal/model", "internal/cow"},
 	"internal/plugins":           {"internal/plugin", "internal/plugins/..."},
@@ -41,7 +41,7 @@ var floors = map[string][]string{
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire"},
 
 	// 3: what a request and a change pass through
-	"internal/plan":         {"internal/plugin"},
+	"internal/plan":         {"internal/plugin", "internal/expr"},
 	"internal/router":       {"internal/model", "internal/expr", "internal/cow", "internal/plugin"},
 	"internal/accesslog":    {"internal/plugin", "internal/expr", "internal/wire"},
 	"internal/config":       {"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring"},
