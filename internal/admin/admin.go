@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"weir/internal/dialect/apisix"
+	"weir/internal/document"
 	"weir/internal/keyring"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/source/declared"
 	"weir/internal/source/etcd"
+	"weir/internal/source/standalone"
 )
 
 // Config says who may do what and how answers look.
@@ -54,8 +56,13 @@ type Key struct {
 
 // Deps is what the API works with.
 type Deps struct {
-	Store   Store
+	Store   Store // nil if there are Configs
 	Applier Applier
+
+	// Configs, if not nil, is the whole configuration, which clients replace as
+	// one. The API then has /configs and /configs/validate and nothing else.
+	Configs Configs
+
 	View    func() View // the state that requests see now
 	Checker *apisix.Checker
 	Ring    *keyring.Ring
@@ -67,10 +74,10 @@ type Deps struct {
 
 // A Change is one write, as an audit log needs it.
 type Change struct {
-	Who      string // name of the admin key; empty: none was asked for
-	Peer     string // the client's address
-	Action   string // set, create, compareAndSwap, delete
-	Object   model.Key
+	Who      string    // name of the admin key; empty: none was asked for
+	Peer     string    // the client's address
+	Action   string    // set, create, compareAndSwap, delete, push
+	Object   model.Key // of a push, which replaces everything: none
 	Revision int64
 	Live     bool // when it was answered
 }
@@ -92,6 +99,12 @@ type Writer interface {
 	Put(ctx context.Context, key string, value []byte, opt etcd.PutOptions) (etcd.PutResult, error)
 	Delete(ctx context.Context, key string, alsoPrefixes ...string) (etcd.DeleteResult, error)
 	NextID(ctx context.Context) (int64, error)
+}
+
+// Configs is a configuration that is one document. See package standalone.
+type Configs interface {
+	Current() *standalone.Document
+	Push(digest string, doc *document.Value) (*standalone.Document, error)
 }
 
 // An Applier makes what is stored live.
@@ -147,7 +160,7 @@ func New(cfg Config, deps Deps) *API {
 	for _, p := range deps.Plugins {
 		a.plugins[p.Name] = p
 	}
-	a.checker = &declared.Checker{Documents: deps.Checker, Plugins: a.plugins, Compile: deps.Applier.Check}
+	a.checker = &declared.Checker{Documents: deps.Checker, Plugins: a.plugins, Compile: deps.Applier.Check, Versioned: deps.Configs != nil}
 	return a
 }
 
@@ -182,6 +195,9 @@ func (a *API) answer(r *http.Request) answer {
 		return answer{status: http.StatusOK}
 	}
 	rest, ours := strings.CutPrefix(path, base+"/")
+	if a.deps.Configs != nil {
+		return a.standalone(r, rest)
+	}
 	switch r.Method {
 	case http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodPatch:
 	default:
@@ -190,9 +206,9 @@ func (a *API) answer(r *http.Request) answer {
 	if !ours {
 		return answer{status: http.StatusNotFound}
 	}
-	who, refusal := a.authenticate(r)
-	if refusal != "" {
-		return answer{status: http.StatusUnauthorized, body: object("error_msg", "failed to check token", "description", refusal)}
+	who, refused := a.admitted(r)
+	if refused != nil {
+		return *refused
 	}
 	segments := strings.Split(rest, "/")
 	switch {
@@ -200,6 +216,8 @@ func (a *API) answer(r *http.Request) answer {
 		return a.pluginNames(r.URL.Query())
 	case segments[0] == "schema" && len(segments) == 3 && segments[1] == "validate" && r.Method == http.MethodPost:
 		return a.validate(r, segments[2])
+	case rest == "configs/validate" && r.Method == http.MethodPost:
+		return a.validateConfigs(r)
 	}
 	return a.dispatch(r, who, segments)
 }

@@ -15,6 +15,7 @@ type answer struct {
 	version  string // X-API-VERSION
 	revision int64  // of the write; 0: nothing was written
 	late     bool   // the write is not live yet
+	headers  [][2]string
 }
 
 func (a answer) send(w http.ResponseWriter) {
@@ -28,7 +29,12 @@ func (a answer) send(w http.ResponseWriter) {
 	if a.late {
 		h.Set("X-Weir-Applied", "false")
 	}
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	for _, f := range a.headers {
+		h.Set(f[0], f[1])
+	}
+	if a.status != http.StatusNoContent {
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // a client that left is not told anything
 }

@@ -24,6 +24,19 @@ func hashKeys(keys []Key) []hashedKey {
 	return out
 }
 
+// admitted returns whose key the request carries, or what it gets instead of
+// what it asks for.
+func (a *API) admitted(r *http.Request) (who string, refused *answer) {
+	who, reason := a.authenticate(r)
+	if reason == "" {
+		return who, nil
+	}
+	return "", &answer{
+		status: http.StatusUnauthorized,
+		body:   object("error_msg", "failed to check token", "description", reason),
+	}
+}
+
 // authenticate returns whose key the request carries, or why it is refused.
 func (a *API) authenticate(r *http.Request) (who, refusal string) {
 	if !a.cfg.KeyRequired {

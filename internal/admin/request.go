@@ -153,7 +153,7 @@ func (r *request) read() *answer {
 // there is none.
 func readBody(r *http.Request) (*document.Value, *answer) {
 	fail := func(ans answer) (*document.Value, *answer) { return nil, &ans }
-	raw, err := readAll(r)
+	raw, err := readAll(r, maxBody)
 	if err != nil {
 		return fail(bad("invalid request body: %v", err))
 	}
@@ -167,18 +167,18 @@ func readBody(r *http.Request) (*document.Value, *answer) {
 	return v, nil
 }
 
-func readAll(r *http.Request) ([]byte, error) {
+func readAll(r *http.Request, most int64) ([]byte, error) {
 	tooLarge := func(n int64) error {
-		return fmt.Errorf("request size %d is greater than the maximum size %d allowed", n, maxBody)
+		return fmt.Errorf("request size %d is greater than the maximum size %d allowed", n, most)
 	}
-	if r.ContentLength > maxBody {
+	if r.ContentLength > most {
 		return nil, tooLarge(r.ContentLength)
 	}
-	raw, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	raw, err := io.ReadAll(io.LimitReader(r.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, errors.New("it did not arrive completely")
-	case len(raw) > maxBody:
+	case int64(len(raw)) > most:
 		return nil, tooLarge(int64(len(raw)))
 	}
 	return raw, nil
