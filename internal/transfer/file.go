@@ -300,18 +300,11 @@ func (s *State) stored(path string, value []byte) {
 // are in byte order of their ids, and a consumer's credentials follow it.
 func (s *State) Document() *document.Value {
 	doc := document.NewObject()
-	in := map[model.Kind][]model.Key{}
-	for k := range s.Objects {
-		in[section(k.Kind)] = append(in[section(k.Kind)], k)
-	}
 	for _, kind := range sections() {
-		keys := in[kind]
+		keys := s.keys(kind.Dir())
 		if len(keys) == 0 {
 			continue
 		}
-		slices.SortFunc(keys, func(a, b model.Key) int {
-			return slices.Compare(strings.Split(a.ID, "/"), strings.Split(b.ID, "/"))
-		})
 		list := &document.Value{Kind: document.Array}
 		for _, k := range keys {
 			list.Items = append(list.Items, withID(k, s.Objects[k]))
@@ -319,6 +312,20 @@ func (s *State) Document() *document.Value {
 		doc.Set(kind.Dir(), list)
 	}
 	return doc
+}
+
+// keys are those of the objects in one section of the document.
+func (s *State) keys(name string) []model.Key {
+	var keys []model.Key
+	for k := range s.Objects {
+		if k.Kind != model.KindPlugins && section(k.Kind).Dir() == name {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b model.Key) int {
+		return slices.Compare(strings.Split(a.ID, "/"), strings.Split(b.ID, "/"))
+	})
+	return keys
 }
 
 // AppendStandalone appends the State as a file that File reads: YAML that ends

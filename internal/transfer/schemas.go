@@ -14,6 +14,7 @@ import (
 type Plugin struct {
 	Config     *schema.Schema
 	Credential *schema.Schema // what consumers hold; nil: nothing
+	Metadata   *schema.Schema // nil: it has none
 }
 
 // Schemas know the documents of every kind: what their defaults are and where
@@ -46,6 +47,9 @@ func (s *Schemas) filled(key model.Key, v *document.Value) *document.Value {
 	if k := s.kinds[key.Kind]; k != nil {
 		v = fill(k, withID(key, v))
 		v.Delete("id")
+	}
+	if p := s.plugins[key.ID]; key.Kind == model.KindPluginMetadata && p.Metadata != nil {
+		return fill(p.Metadata, v)
 	}
 	confs := v.Get("plugins")
 	if !confs.Is(document.Object) {
@@ -82,13 +86,16 @@ func fill(s *schema.Schema, v *document.Value) *document.Value {
 	return full
 }
 
-// eachSecret calls edit with every secret of plugins in an object and puts what
-// it returns in its place.
-func (s *Schemas) eachSecret(key model.Key, v *document.Value, edit func(string) string) {
-	if key.Kind == model.KindPluginMetadata {
-		for _, path := range secretsOf(key.ID).metadata {
-			v.Strings(path, edit)
+// eachSecret calls edit with every secret of plugins in an object and the name
+// of the plugin, and puts what it returns in its place.
+func (s *Schemas) eachSecret(key model.Key, v *document.Value, edit func(plugin, text string) string) {
+	of := func(plugin string, conf *document.Value) {
+		for _, path := range s.secretPaths(plugin, key.Kind) {
+			conf.Strings(path, func(text string) string { return edit(plugin, text) })
 		}
+	}
+	if key.Kind == model.KindPluginMetadata {
+		of(key.ID, v)
 		return
 	}
 	confs := v.Get("plugins")
@@ -96,18 +103,22 @@ func (s *Schemas) eachSecret(key model.Key, v *document.Value, edit func(string)
 		return
 	}
 	for _, m := range confs.Members {
-		for _, path := range s.secretPaths(m.Name, key.Kind) {
-			m.Value.Strings(path, edit)
-		}
+		of(m.Name, m.Value)
 	}
 }
 
+// secretPaths are the paths of a plugin's secrets in objects of a kind.
 func (s *Schemas) secretPaths(plugin string, kind model.Kind) []string {
-	if p, ok := s.plugins[plugin]; ok {
-		return p.of(kind).Secrets()
-	}
 	known := secretsOf(plugin)
-	if holds(kind) && known.held != nil {
+	p, ours := s.plugins[plugin]
+	switch {
+	case kind == model.KindPluginMetadata && ours && p.Metadata != nil:
+		return p.Metadata.Secrets()
+	case kind == model.KindPluginMetadata:
+		return known.metadata
+	case ours:
+		return p.of(kind).Secrets()
+	case holds(kind) && known.held != nil:
 		return known.held
 	}
 	return known.config
@@ -138,7 +149,7 @@ func (s *Schemas) Open(key model.Key, v *document.Value) {
 	})
 }
 
-func (s *Schemas) opened(stored string) string {
+func (s *Schemas) opened(_, stored string) string {
 	plain, _ := s.ring.Decrypt(stored)
 	return plain
 }
@@ -148,7 +159,7 @@ func (s *Schemas) opened(stored string) string {
 func (s *Schemas) Seal(key model.Key, v *document.Value) {
 	s.Open(key, v)
 	if s.encrypt {
-		s.eachSecret(key, v, s.ring.Encrypt)
+		s.eachSecret(key, v, func(_, text string) string { return s.ring.Encrypt(text) })
 	}
 	eachPrivateKey(key.Kind, v, s.ring.EncryptKey)
 }
@@ -156,7 +167,7 @@ func (s *Schemas) Seal(key model.Key, v *document.Value) {
 // Mask replaces every secret of an object, in place, by what hide returns for
 // it.
 func (s *Schemas) Mask(key model.Key, v *document.Value, hide func(string) string) {
-	s.eachSecret(key, v, hide)
+	s.eachSecret(key, v, func(_, text string) string { return hide(text) })
 	eachPrivateKey(key.Kind, v, hide)
 	if key.Kind == model.KindSecret {
 		for _, path := range []string{"token", "secret_access_key", "session_token", "auth_config.private_key"} {

@@ -18,12 +18,15 @@ import (
 // would refuse by themselves. A gateway that does not have that question
 // (APISIX before 3.14) refuses them when they are written.
 func (a *Admin) Validate(ctx context.Context, changes []Change) ([]Failure, error) {
-	const most = 1 << 20 // the API takes 1.5 MiB
+	const most = 1 << 19 // bytes; the API takes three times as many
+	changed := map[model.Key]Change{}
 	var failures []Failure
 	part, size := newState(), 0
 	ask := func() error {
 		found, err := a.validatePart(ctx, part)
-		failures = append(failures, found...)
+		for key, why := range found {
+			failures = append(failures, Failure{changed[key], why})
+		}
 		part, size = newState(), 0
 		return err
 	}
@@ -31,27 +34,26 @@ func (a *Admin) Validate(ctx context.Context, changes []Change) ([]Failure, erro
 		if c.Action == Deleted || c.Key.Kind == model.KindCostDecoration {
 			continue
 		}
+		changed[c.Key] = c
 		v := clone(c.to)
 		a.cfg.Schemas.Open(c.Key, v)
 		part.Objects[c.Key] = v
-		if size += len(v.Append(nil)); size > most/2 {
+		if size += len(v.Append(nil)); size > most {
 			if err := ask(); err != nil {
-				return failures, err
+				return nil, err
 			}
 		}
 	}
-	if len(part.Objects) == 0 {
-		return failures, nil
+	if len(part.Objects) > 0 {
+		if err := ask(); err != nil {
+			return nil, err
+		}
 	}
-	err := ask()
-	for i, f := range failures {
-		at := slices.IndexFunc(changes, func(c Change) bool { return c.Key == f.Key })
-		failures[i].Change = changes[at]
-	}
-	return failures, err
+	slices.SortFunc(failures, func(a, b Failure) int { return compareKeys(a.Key, b.Key) })
+	return failures, nil
 }
 
-func (a *Admin) validatePart(ctx context.Context, part *State) ([]Failure, error) {
+func (a *Admin) validatePart(ctx context.Context, part *State) (map[model.Key]error, error) {
 	doc := part.Document()
 	const path = "/configs/validate"
 	status, text, err := a.send(ctx, http.MethodPost, path, doc.Append(nil))
@@ -65,7 +67,7 @@ func (a *Admin) validatePart(ctx context.Context, part *State) ([]Failure, error
 	case status != http.StatusBadRequest || err != nil || !answer.Get("errors").Is(document.Array):
 		return nil, a.failed(http.MethodPost, path, refusal(status, answer, text))
 	}
-	var failures []Failure
+	refused := map[model.Key]error{}
 	for _, e := range answer.Get("errors").Items {
 		kind, _ := e.Get("resource_type").Scalar()
 		index, _ := e.Get("index").Scalar()
@@ -75,26 +77,9 @@ func (a *Admin) validatePart(ctx context.Context, part *State) ([]Failure, error
 		if err != nil || !items.Is(document.Array) || i < 0 || i >= len(items.Items) {
 			return nil, fmt.Errorf("%s: POST %s: the answer names an object that was not asked for: %s", a, path, e)
 		}
-		failures = append(failures, Failure{Change{Key: part.at(kind, items.Items[i])}, &Refusal{status, why}})
+		refused[part.keys(kind)[i]] = &Refusal{status, why}
 	}
-	return failures, nil
-}
-
-// at is the key of an item of the State's document.
-func (s *State) at(dir string, item *document.Value) model.Key {
-	for key := range s.Objects {
-		if section(key.Kind).Dir() != dir {
-			continue
-		}
-		name := item.Get("id")
-		if key.Kind == model.KindConsumer {
-			name = item.Get("username")
-		}
-		if name.Is(document.String) && name.Text == key.ID {
-			return key
-		}
-	}
-	return model.Key{}
+	return refused, nil
 }
 
 // Check reports which changes of a State, made directly in a store, would leave
