@@ -15,7 +15,10 @@ import (
 
 // fileName is where the document is kept: a JSON object with the document as
 // clients see it and the objects in force that differ from it, by path.
-const fileName = "configs.json"
+const (
+	fileName  = "configs.json"
+	temporary = ".configs-*" // a file in the making
+)
 
 const (
 	memberDocument = "document"
@@ -52,6 +55,13 @@ func lockDir(dir string) (*os.File, error) {
 // longer runs is the business of whoever applies it.
 func (s *Source) load() error {
 	path := filepath.Join(s.cfg.Dir, fileName)
+	left, err := filepath.Glob(filepath.Join(s.cfg.Dir, temporary))
+	for _, f := range left {
+		err = errors.Join(err, os.Remove(f)) // of a process that was killed
+	}
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.doc, s.state = &Document{Value: blank(), Revision: 1}, new(declared.State).Next(nil)
@@ -101,7 +111,7 @@ func (s *Source) save(doc *document.Value, kept []declared.Item) error {
 
 func replaceFile(path string, text []byte) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".configs-*") // has mode 0600
+	f, err := os.CreateTemp(dir, temporary) // has mode 0600
 	if err != nil {
 		return err
 	}
