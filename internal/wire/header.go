@@ -61,10 +61,10 @@ func (h *Header) Add(name, value string) {
 		if name == "" {
 			return
 		}
-		name = escaped(name, &tokenByte)
+		name = escaped(name, tokenByte)
 	}
 	if !isText(raw(value)) {
-		value = escaped(value, &textByte)
+		value = escaped(value, textByte)
 	}
 	h.fields = append(h.fields, Field{Name: name, Value: value})
 }
@@ -80,7 +80,7 @@ func (h *Header) Added() []Field {
 }
 
 // escaped is s with every byte that is not in plain percent-encoded.
-func escaped(s string, plain *[256]bool) string {
+func escaped(s string, plain [256]bool) string {
 	var out []byte
 	for i := range len(s) {
 		if plain[s[i]] {
