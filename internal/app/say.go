@@ -79,9 +79,7 @@ func (g *Gateway) sayReady() {
 	for _, l := range g.data {
 		at = append(at, "http://"+l.Addr().String())
 	}
-	if len(at) > 0 {
-		g.say("proxy", "%s", strings.Join(at, " "))
-	}
+	g.say("proxy", "%s", strings.Join(at, " "))
 	g.say("ready", "after %v", time.Since(g.began).Round(time.Millisecond))
 }
 

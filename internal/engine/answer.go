@@ -29,13 +29,20 @@ var notFound = plugin.JSON(404, struct {
 	Msg string `json:"error_msg"`
 }{"404 Route Not Found"})
 
-// pages are the gateway's error pages, in the shape of nginx's.
-var pages = makePages(400, 403, 404, 408, 413, 417, 431, 499, 500, 502, 503, 504)
+// pages are the gateway's own pages for redirects and errors, in the shape of
+// nginx's (ngx_http_special_response.c) and for the statuses that have one there,
+// and for 417, 431 and 499.
+var pages = makePages(301, 302, 303, 307, 308,
+	400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431, 499,
+	500, 501, 502, 503, 504, 505, 507)
+
+// titles are where nginx's page has another title than its status line.
+var titles = map[int]string{302: "Found", 401: "Authorization Required"}
 
 func makePages(codes ...int) map[int]*plugin.Reply {
 	m := map[int]*plugin.Reply{}
 	for _, code := range codes {
-		title := strconv.Itoa(code) + " " + wire.Reason(code)
+		title := strconv.Itoa(code) + " " + or(titles[code], wire.Reason(code))
 		body := fmt.Sprintf("<html>\r\n<head><title>%[1]s</title></head>\r\n<body>\r\n"+
 			"<center><h1>%[1]s</h1></center>\r\n<hr><center>Weir</center>\r\n</body>\r\n</html>\r\n", title)
 		m[code] = plugin.Text(code, body, [2]string{"Content-Type", htmlType})
@@ -57,9 +64,13 @@ func (x *exchange) fail(status int, cause error) {
 
 // answer sends a reply in place of the upstream's, through the response phases.
 func (x *exchange) answer(r *plugin.Reply) {
+	body, contentType := r.Body, textType
+	if page := pages[r.Status]; body == nil && page != nil {
+		body, contentType = page.Body, htmlType
+	}
 	x.local.Reset()
 	x.local.Status = r.Status
-	x.local.Length = int64(len(r.Body))
+	x.local.Length = int64(len(body))
 	h := &x.local.Header
 	h.Add("Date", x.engine.date.get())
 	typed := false
@@ -67,14 +78,15 @@ func (x *exchange) answer(r *plugin.Reply) {
 		h.Add(f[0], f[1])
 		typed = typed || wire.EqualFold(f[0], "Content-Type")
 	}
-	if !typed && len(r.Body) > 0 {
-		h.Add("Content-Type", textType)
-	}
-	if x.request.Method == "HEAD" {
-		h.Add("Content-Length", strconv.Itoa(len(r.Body)))
+	if !typed && len(body) > 0 {
+		h.Add("Content-Type", contentType)
 	}
 	x.head(&x.local)
-	x.cut(x.stream.WriteHead(&x.local, x.filter(r.Body, true), true))
+	body = x.filter(body, true)
+	if x.request.Method == "HEAD" {
+		h.Add("Content-Length", strconv.Itoa(len(body)))
+	}
+	x.cut(x.stream.WriteHead(&x.local, body, true))
 }
 
 // head gives a response the gateway's own headers and runs the Header phase.
@@ -86,16 +98,42 @@ func (x *exchange) head(r *wire.Response) {
 	}
 	x.run.Header(&x.ctx)
 	x.openFilters()
+	dropFramingOf(r.Header.Added())
 	x.ctx.Sent.Status = r.Status
 	x.answered = true
 }
 
-// openFilters asks the plan for body filters. A filtered body has another
-// length than announced.
+// dropFramingOf drops what a plugin has said about the connection and the
+// body's end: a second length would let responses be smuggled.
+func dropFramingOf(added []wire.Field) {
+	for i := range added {
+		f := &added[i]
+		for _, own := range [...]string{"Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive"} {
+			f.Dropped = f.Dropped || wire.EqualFold(f.Name, own)
+		}
+	}
+}
+
+// openFilters asks the plan for body filters, then for encodings of the result.
+// A filtered body has another length than announced.
 func (x *exchange) openFilters() {
 	x.filters = x.run.OpenBody(x.filters, &x.ctx)
-	if len(x.filters) > 0 && x.ctx.Response.Length >= 0 {
-		x.ctx.Response.Length = wire.Chunked
+	x.resize(0)
+	before := len(x.filters)
+	x.filters = x.run.OpenEncode(x.filters, &x.ctx)
+	x.resize(before)
+}
+
+// resize makes the response's length what the filters from that one on make of it.
+func (x *exchange) resize(from int) {
+	r := x.ctx.Response
+	for _, f := range x.filters[from:] {
+		n := wire.Chunked
+		if s, ok := f.(plugin.Sized); ok {
+			n = max(s.Size(r.Length), n)
+		}
+		r.Length = n
+		r.Header.Del("Content-Length") // of a HEAD or a 304
 	}
 }
 
@@ -117,8 +155,19 @@ func (x *exchange) cut(err error) {
 	}
 }
 
+// maxBody is the limit of the request's body; not above 0: there is none.
+func (x *exchange) maxBody() int64 {
+	if x.ctx.MaxBody != 0 {
+		return x.ctx.MaxBody
+	}
+	return x.engine.MaxBody
+}
+
 // Body implements plugin.Bufferer.
 func (x *exchange) Body(limit int64) ([]byte, error) {
+	if x.ctx.To.Body != nil {
+		return x.ctx.To.Body, nil
+	}
 	if x.buffered != nil || x.request.Length == 0 {
 		return x.buffered, nil
 	}
@@ -126,10 +175,10 @@ func (x *exchange) Body(limit int64) ([]byte, error) {
 		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(x.upload.Reader, limit+1))
-	if err != nil {
+	if err != nil && !errors.Is(err, errBodyTooLarge) {
 		return nil, err
 	}
-	if int64(len(b)) > limit {
+	if err != nil || int64(len(b)) > limit {
 		return nil, plugin.ErrBodyTooLarge
 	}
 	x.buffered = b

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +22,12 @@ type conn struct {
 
 	read, write deadline
 
-	state   atomic.Int64 // see below
-	stopped atomic.Bool  // the rest of the body is not wanted
-	gone    error        // why reading stopped in the middle of a body
-	partial bool         // some bytes of the next head have arrived
-	inHead  bool         // reading a head: Read sets the head's own deadline
+	state   atomic.Int64  // see below
+	stopped atomic.Bool   // the rest of the body is not wanted
+	left    chan struct{} // holds one when nobody waits for the answer any more
+	gone    error         // why reading stopped in the middle of a body
+	partial bool          // some bytes of the next head have arrived
+	inHead  bool          // reading a head: Read sets the head's own deadline
 
 	head, tail []byte // what is being written around a piece of body
 	vec        net.Buffers
@@ -67,7 +69,7 @@ func (e *Engine) serve(nc net.Conn) {
 }
 
 func newConn(e *Engine, nc net.Conn) *conn {
-	c := &conn{nc: nc, probe: wire.NewProbe(nc)}
+	c := &conn{nc: nc, probe: wire.NewProbe(nc), left: make(chan struct{}, 1)}
 	c.read.set, c.write.set = nc.SetReadDeadline, nc.SetWriteDeadline
 	c.exchange.init(e, c, upload{
 		Reader:  body{c},
@@ -78,8 +80,10 @@ func newConn(e *Engine, nc net.Conn) *conn {
 		waiting: c.waiting,
 	})
 	c.ctx.Peer, c.ctx.Server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
-	c.ctx.Client = c.ctx.Peer.Addr().String()
+	c.peer = c.ctx.Peer.Addr().String()
+	c.serverPort = strconv.Itoa(int(c.ctx.Server.Port()))
 	c.ctx.Scheme = "http"
+	c.ctx.Pause = c.pause
 	c.in.Reset(reader{c}, e.Limits)
 	return c
 }
@@ -180,7 +184,7 @@ func (b body) Read(p []byte) (int, error) {
 	c := b.c
 	n, err := c.in.ReadBody(p)
 	c.body += int64(n)
-	if limit := c.engine.MaxBody; limit > 0 && c.body > limit {
+	if limit := c.maxBody(); limit > 0 && c.body > limit {
 		err = errBodyTooLarge
 	}
 	if err != nil && err != io.EOF {
@@ -304,7 +308,33 @@ func (c *conn) abortIfGone(now time.Time) {
 		return
 	}
 	c.call.Abort()
+	c.leave()
 	c.state.Store(active)
+}
+
+// leave ends a pause, the present or the next one.
+func (c *conn) leave() {
+	select {
+	case c.left <- struct{}{}:
+	default:
+	}
+}
+
+// pause implements plugin.Ctx's Pause.
+func (c *conn) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	c.waiting(true)
+	defer c.waiting(false)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.left:
+		return false
+	}
 }
 
 // endIdle closes the connection unless a request is being served.
@@ -314,4 +344,7 @@ func (c *conn) endIdle() {
 	}
 }
 
-func (c *conn) kill() { c.nc.Close() }
+func (c *conn) kill() {
+	c.nc.Close()
+	c.leave()
+}

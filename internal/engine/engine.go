@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,13 @@ type Config struct {
 	// its body, SendTimeout the wait between two writes. They are enforced within
 	// a second or a tenth of their length, whichever is shorter.
 	KeepaliveTimeout, HeaderTimeout, BodyTimeout, SendTimeout time.Duration
+
+	// RealIP says who reports the client's address; nil: nobody.
+	RealIP *RealIP
+
+	// Trusted says whose X-Forwarded-* and Forwarded are believed; nil: nobody's,
+	// and X-Forwarded-For is continued whoever sent it.
+	Trusted func(netip.Addr) bool
 
 	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
 	MaxConnections     int   // 0: unlimited; above, connections wait to be accepted

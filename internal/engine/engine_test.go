@@ -75,18 +75,18 @@ func TestForwardedHead(t *testing.T) {
 	for _, c := range []struct{ name, head, want string }{
 		{
 			"plain", "GET /a?b=c HTTP/1.1\r\nHost: a.test:81\r\nX-One: 1\r\nx-two:2\r\n\r\n",
-			"GET /a?b=c HTTP/1.1\r\nHost: a.test:81\r\nX-One: 1\r\nx-two:2\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\n" +
-				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test:81\r\nX-Forwarded-Port: 81\r\n\r\n",
+			"GET /a?b=c HTTP/1.1\r\nHost: a.test:81\r\nX-One: 1\r\nx-two:2\r\n" +
+				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test:81\r\nX-Forwarded-Port: 81\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n",
 		},
 		{
 			"spoofed and repeated", "GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2.2.2.2\r\n" +
 				"X-Forwarded-Proto: https\r\nX-Forwarded-Proto: ftp\r\nX_Forwarded_For: 9.9.9.9\r\nForwarded: for=1\r\nX-Real-IP: 3.3.3.3\r\nX_Other: kept\r\n\r\n",
-			"GET / HTTP/1.1\r\nHost: a.test\r\nX_Other: kept\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 127.0.0.1\r\n" +
-				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test\r\nX-Forwarded-Port: " + port + "\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: a.test\r\nX_Other: kept\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test\r\nX-Forwarded-Port: " + port +
+				"\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 127.0.0.1\r\n\r\n",
 		},
 		{
 			"hop-by-hop", "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, X-Mine, x-real-ip\r\nX-Mine: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\nProxy-Authorization: x\r\n\r\n",
-			"GET / HTTP/1.1\r\nHost: a.test\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test\r\nX-Forwarded-Port: " + port + "\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a.test\r\nX-Forwarded-Port: " + port + "\r\nX-Real-IP: 127.0.0.1\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n",
 		},
 		{
 			"escapes are kept", "GET /t/a_%2F_b%20c?x=%2F HTTP/1.1\r\nHost: a.test\r\n\r\n",

@@ -41,6 +41,9 @@ type exchange struct {
 	upload upload
 	pin    *snapshot.Pin
 
+	peer       string // the other end's address
+	serverPort string // ours
+
 	request wire.Request
 	ctx     plugin.Ctx
 	route   *snapshot.Route // nil until matched
@@ -96,6 +99,7 @@ func (x *exchange) handle() {
 	snap := x.pin.Take()
 	defer x.end()
 	x.ctx.Index = snap
+	x.identify()
 	if reply := x.decide(snap); reply != nil {
 		x.answer(reply)
 		return

@@ -41,7 +41,7 @@ func start(t testing.TB, change func(*Config)) *gateway {
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pools := upstream.NewPools()
 	state := snapshot.New(snapshot.Config{
-		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin},
+		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin, editPlugin},
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,
 	})

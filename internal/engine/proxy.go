@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"weir/internal/plugin"
@@ -101,7 +100,12 @@ func (x *exchange) prepare() error {
 func (x *exchange) prepareBody() error {
 	c := &x.call
 	c.Body, c.Length, c.Trailer, c.StopBody = nil, 0, nil, nil
-	switch {
+	switch own := x.ctx.To.Body; {
+	case own != nil:
+		if len(own) > 0 || x.request.Length != 0 {
+			x.replay.Reset(own)
+			c.Body, c.Length = &x.replay, int64(len(own))
+		}
 	case x.buffered != nil:
 		x.replay.Reset(x.buffered)
 		c.Body, c.Length = &x.replay, int64(len(x.buffered))
@@ -119,7 +123,7 @@ func (x *exchange) prepareBody() error {
 // wholeChunked takes a chunked body that has already arrived whole, to be sent
 // on with a length. One with trailers keeps its framing.
 func (x *exchange) wholeChunked() (ok bool) {
-	if x.request.Length != wire.Chunked || x.request.Trailers || x.engine.MaxBody > 0 {
+	if x.request.Length != wire.Chunked || x.request.Trailers || x.maxBody() > 0 {
 		return false
 	}
 	x.small, ok = x.upload.whole(x.small[:0])
@@ -127,8 +131,7 @@ func (x *exchange) wholeChunked() (ok bool) {
 }
 
 // dropOwn drops what ends at the gateway, and what the client must not say in
-// the gateway's name: the headers that the gateway sends itself, in whatever
-// spelling a backend could take for them.
+// the gateway's name, in whatever spelling a backend could take for it.
 func (x *exchange) dropOwn() {
 	fields := x.request.Header.Fields()
 	for i := range fields {
@@ -142,7 +145,7 @@ func (x *exchange) dropOwn() {
 			f.Dropped = true
 		case name >= wire.KnownXConsumerUsername:
 			f.Dropped = f.Dropped || x.ctx.Consumer != nil
-		case name >= wire.KnownXRealIP:
+		case name == wire.KnownXRealIP, name == wire.KnownXForwardedFor:
 			f.Dropped = true
 		}
 	}
@@ -159,54 +162,50 @@ func hopByHop(k wire.Known) bool {
 }
 
 // appendForwarded prints the headers that tell the upstream about the client
-// (apisix-runtime.md §9.1).
+// and the consumer (apisix-runtime.md §9.1). What a plugin has set stays, the
+// chain of X-Forwarded-For goes on behind it.
 func (x *exchange) appendForwarded(dst []byte) []byte {
 	c := &x.ctx
-	dst = line(dst, "X-Real-IP", c.Client)
+	dst = x.line(dst, "X-Real-IP", c.Client)
 	dst = append(dst, "X-Forwarded-For: "...)
 	dst = x.appendChain(dst)
 	dst = append(append(dst, c.Client...), "\r\n"...)
-	dst = line(dst, "X-Forwarded-Proto", or(c.Forwarded.Proto, c.Scheme))
-	dst = line(dst, "X-Forwarded-Host", or(c.Forwarded.Host, x.request.Host))
-	if c.Forwarded.Port != "" {
-		dst = line(dst, "X-Forwarded-Port", c.Forwarded.Port)
-	} else {
-		dst = append(dst, "X-Forwarded-Port: "...)
-		dst = append(x.appendPort(dst), "\r\n"...)
-	}
 	if p := c.Consumer; p != nil {
-		dst = line(dst, "X-Consumer-Username", p.Name)
+		dst = x.line(dst, "X-Consumer-Username", p.Name)
 		if p.CredentialID != "" {
-			dst = line(dst, "X-Credential-Identifier", p.CredentialID)
+			dst = x.line(dst, "X-Credential-Identifier", p.CredentialID)
 		}
 		if p.CustomID != "" {
-			dst = line(dst, "X-Consumer-Custom-ID", p.CustomID)
+			dst = x.line(dst, "X-Consumer-Custom-ID", p.CustomID)
 		}
 	}
 	return dst
 }
 
-// appendChain prints what earlier proxies reported, each followed by a comma.
+// appendChain prints what earlier proxies, or a plugin in their place, reported,
+// each followed by a comma, and drops the fields.
 func (x *exchange) appendChain(dst []byte) []byte {
 	fields := x.request.Header.Fields()
 	for i := range fields {
-		if f := &fields[i]; f.Known == wire.KnownXForwardedFor && f.Value != "" {
+		f := &fields[i]
+		if f.Dropped || !wire.EqualFold(f.Name, "X-Forwarded-For") {
+			continue
+		}
+		f.Dropped = true
+		if f.Value != "" {
 			dst = append(append(dst, f.Value...), ", "...)
 		}
 	}
 	return dst
 }
 
-// appendPort prints the port in the request's Host, else the one we listen on.
-func (x *exchange) appendPort(dst []byte) []byte {
-	host := x.request.Host
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && i+1 < len(host) && !strings.Contains(host[i:], "]") {
-		return append(dst, host[i+1:]...)
+// line prints a header line, unless a plugin has set that header.
+func (x *exchange) line(dst []byte, name, value string) []byte {
+	for _, f := range x.request.Header.Added() {
+		if !f.Dropped && wire.EqualFold(f.Name, name) {
+			return dst
+		}
 	}
-	return strconv.AppendUint(dst, uint64(x.ctx.Server.Port()), 10)
-}
-
-func line(dst []byte, name, value string) []byte {
 	return append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 }
 
@@ -275,9 +274,10 @@ func (x *exchange) relay() {
 		x.status = x.appendStatuses(x.status[:0])
 		r.Header.Set("X-APISIX-Upstream-Status", view(x.status))
 	}
-	x.head(r)
 	first := x.call.Buffered()
-	last := bodiless(x.request.Method, r.Status) || r.Length == 0 || r.Length >= 0 && int64(len(first)) == r.Length
+	last := r.Length == 0 || r.Length >= 0 && int64(len(first)) == r.Length
+	x.head(r)
+	last = last || bodiless(x.request.Method, r.Status)
 	err := x.stream.WriteHead(r, x.filter(first, last), last)
 	x.call.Skip(len(first))
 	if err == nil && !last {
