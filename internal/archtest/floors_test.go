@@ -24,6 +24,7 @@ var floors = map[string][]string{
 	"internal/limit":    {},
 	"internal/document": {},
 	"internal/keyring":  {"internal/document"},
+	"internal/resolve":  {},
 	"internal/secret":   {"internal/document"},
 
 	// 1: the vocabulary, the contract
@@ -32,7 +33,8 @@ var floors = map[string][]string{
 
 	// 2: parts
 	"internal/expr":              {"internal/plugin", "internal/wire", "internal/document"},
-	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter"},
+	"internal/health":            {"internal/wire"},
+	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve"},
 	"internal/cert":              {"internal/model", "internal/cow"},
 	"internal/plugins":           {"internal/plugin", "internal/plugins/..."},
 	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/wire"},

@@ -1,133 +1,95 @@
 package upstream
 
-import (
-	"sync"
-	"sync/atomic"
+import "slices"
+
+// The balancer types of APISIX.
+const (
+	roundRobinType = "roundrobin"
+	chashType      = "chash"
+	leastConn      = "least_conn"
+	ewma           = "ewma"
 )
 
-// maxSequence bounds the memory of one precomputed sequence.
-const maxSequence = 2048
-
-// A roundRobin chooses nodes by smooth weighted round robin: with weights
-// 5, 1, 1 the order is a a b a c a a, as in nginx, not a a a a a b c. One period
-// is computed beforehand when it is short; a request then only adds one to a
-// counter.
-type roundRobin struct {
-	next  atomic.Uint64
-	cycle []int32 // node indexes; nil: too long, use smooth
-
-	mu     sync.Mutex
-	smooth smooth
+// A balancer chooses among the nodes of one priority. A node of weight 0 is
+// never chosen.
+type balancer interface {
+	// pick returns a node that f lets pass; nil: there is none.
+	pick(f *filter) *node
 }
 
-// newRoundRobin balances over the nodes that have a weight above 0; start shifts
-// the beginning of the sequence, so that upstreams that are replaced often do
-// not send everything to their first node.
-func newRoundRobin(nodes []*node, start func(int) int) *roundRobin {
-	s := newSmooth(nodes)
-	if s.period == 0 {
+// newBalancer makes the balancer of u's type; nil: no node can be chosen.
+func (u *Upstream) newBalancer(nodes []*node) balancer {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.weight <= 0 })
+	if len(nodes) == 0 {
 		return nil
 	}
-	r := &roundRobin{smooth: s}
-	if s.period > maxSequence {
-		for range start(len(s.index)) {
-			r.smooth.pick(nil)
-		}
-		return r
+	switch u.kind {
+	case roundRobinType:
+		return newRoundRobin(nodes, u.env.Start)
+	case chashType:
+		return newHashRing(nodes)
+	case leastConn:
+		return &leastConnections{nodes: nodes}
+	case ewma:
+		return &fastest{nodes: nodes, start: u.env.Start, now: u.env.Now}
 	}
-	r.cycle = make([]int32, s.period)
-	for i := range r.cycle {
-		r.cycle[i] = s.pick(nil)
-	}
-	r.next.Store(uint64(start(len(r.cycle))))
-	return r
+	return nil
 }
 
-// pick returns the index of the next node that is not in tried, or -1.
-func (r *roundRobin) pick(tried []int32) int32 {
-	if r.cycle == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.smooth.pick(tried)
-	}
-	// What is passed over counts as picked, so that the shares of the others stay
-	// in proportion. Others may pick what would have been ours, hence the last look.
-	n := uint64(len(r.cycle))
-	for range n {
-		if c := r.cycle[(r.next.Add(1)-1)%n]; !contains(tried, c) {
-			return c
-		}
-	}
-	for _, c := range r.cycle {
-		if !contains(tried, c) {
-			return c
-		}
-	}
-	return -1
+// A filter says which nodes one choice may take.
+type filter struct {
+	tried   []int32
+	healthy bool // only those
+	key     uint32
 }
 
-// smooth is the state of the algorithm: every node earns its weight at each
-// pick, the richest is chosen and pays the sum.
-type smooth struct {
-	index   []int32 // of the node
-	weight  []int
-	current []int
-	period  int // picks until the state is as at the beginning
-}
-
-func newSmooth(nodes []*node) smooth {
-	var s smooth
-	divisor := 0
-	for _, n := range nodes {
-		if n.weight <= 0 {
-			continue
-		}
-		s.index = append(s.index, n.index)
-		s.weight = append(s.weight, n.weight)
-		s.period += n.weight
-		divisor = gcd(divisor, n.weight)
-	}
-	for i := range s.weight {
-		s.weight[i] /= divisor
-	}
-	s.current = make([]int, len(s.weight))
-	if divisor > 0 {
-		s.period /= divisor
-	}
-	return s
-}
-
-func (s *smooth) pick(tried []int32) int32 {
-	best, sum := -1, 0
-	for i, w := range s.weight {
-		if contains(tried, s.index[i]) {
-			continue
-		}
-		s.current[i] += w
-		sum += w
-		if best < 0 || s.current[i] > s.current[best] {
-			best = i
+func (f *filter) passes(n *node) bool {
+	for _, t := range f.tried {
+		if t == n.index {
+			return false
 		}
 	}
-	if best < 0 {
-		return -1
-	}
-	s.current[best] -= sum
-	return s.index[best]
+	return !f.healthy || n.healthy()
 }
 
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
+// pick chooses a node for c; nil: there is none. A single node is taken as it
+// is, whatever its weight and health and however often it was tried (APISIX has
+// no balancer then).
+func (s *nodeSet) pick(c *Call) *node {
+	if len(s.nodes) == 1 {
+		n := s.nodes[0]
+		if n.load != nil {
+			n.load.active.Add(1)
+		}
+		return n
 	}
-	return a
+	f := &c.filter
+	f.tried, f.healthy = c.tried, c.up.checks != nil
+	if n := s.first(f); n != nil {
+		if s.down.Load() {
+			s.down.Store(false)
+		}
+		return n
+	}
+	if !f.healthy || s.anyHealthy() {
+		return nil
+	}
+	if !s.down.Swap(true) {
+		c.up.env.Log.Warn("all upstream nodes is unhealthy, use default", "upstream", c.up.name())
+	}
+	f.healthy = false
+	return s.first(f)
 }
 
-func contains(tried []int32, n int32) bool {
-	for _, t := range tried {
-		if t == n {
-			return true
+func (s *nodeSet) first(f *filter) *node {
+	for _, g := range s.groups {
+		if n := g.pick(f); n != nil {
+			return n
 		}
 	}
-	return false
+	return nil
+}
+
+func (s *nodeSet) anyHealthy() bool {
+	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.weight > 0 && n.healthy() })
 }

@@ -12,14 +12,23 @@ import (
 // picks are the hosts of n picks.
 func picks(u *Upstream, n int, tried ...int32) string {
 	var s strings.Builder
+	c := calling(u)
 	for range n {
-		if p := u.pick(tried); p != nil {
-			s.WriteString(p.pool.name.host)
+		c.tried = tried
+		if p := c.set.pick(c); p != nil {
+			s.WriteString(p.domain)
 		} else {
 			s.WriteByte('-')
 		}
 	}
 	return s.String()
+}
+
+// calling is a Call to u that has not chosen a node yet.
+func calling(u *Upstream) *Call {
+	c := &Call{}
+	c.up, c.set = u, u.set.Load()
+	return c
 }
 
 func nodes(n ...model.Node) []model.Node { return n }
@@ -97,7 +106,7 @@ func TestPickShares(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	p := pools(t)
 	for _, m := range []model.Upstream{
-		{Scheme: "https"}, {Scheme: "grpc"}, {Type: "chash"}, {Type: "least_conn"}, {DiscoveryType: "dns", ServiceName: "s"},
+		{Scheme: "grpc"}, {Scheme: "tcp"}, {DiscoveryType: "consul", ServiceName: "s"},
 	} {
 		m.ID = "1"
 		m.Nodes = nodes(model.Node{Host: "a", Weight: 1})
@@ -125,8 +134,9 @@ func BenchmarkPick(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
+			c := calling(u)
 			for b.Loop() {
-				u.pick(nil)
+				c.set.pick(c)
 			}
 		})
 	}

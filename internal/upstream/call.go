@@ -30,6 +30,13 @@ type Call struct {
 	// pass_host says.
 	Host, ForceHost string
 
+	// Scheme is used instead of the upstream's; empty: the upstream's.
+	Scheme string
+
+	// HashKey returns what an upstream of type chash chooses the node by. The
+	// string is read before RoundTrip sends anything. nil: the empty key.
+	HashKey func() string
+
 	// Extra are complete lines, each with CRLF, that follow the client's.
 	Extra []byte
 
@@ -69,6 +76,10 @@ type Call struct {
 	// Node is the host:port of the last node that was chosen.
 	Node string
 
+	// Status is what the client was answered, set before Finish: passive health
+	// checks count it. 0: the Response's.
+	Status int
+
 	// Tries lists what was tried, in order. That a kept connection turned out to
 	// be closed, and the request was sent again to the same node, is no try.
 	Tries []Try
@@ -78,7 +89,9 @@ type Call struct {
 
 // A Try is one attempt to reach a node.
 type Try struct {
-	Addr    string // host:port
+	Addr    string // host:port, of the address where the node is a name
+	Scheme  string
+	Host    string // that was sent; it lives as long as the request
 	Status  int    // 0: no response
 	Connect time.Duration
 	Header  time.Duration // from the start of the try to the response's head
@@ -89,6 +102,13 @@ type Try struct {
 // state is what a Call keeps to itself.
 type state struct {
 	up       *Upstream
+	set      *nodeSet
+	scheme   string
+	filter   filter
+	held     *load     // of the chosen node; nil: not counted
+	end      *endpoint // the chosen address; nil: none
+	id       ident     // what its connection must be
+	cert     *Certificate
 	timeout  model.Timeout
 	started  time.Time // of the first try
 	began    time.Time // of the current try
@@ -156,6 +176,8 @@ func (c *Call) Upload() error {
 // complete and clean, and closed otherwise. It must follow every RoundTrip,
 // whatever that returned; Response and what was read are not valid any more.
 func (c *Call) Finish() {
+	busy := c.held
+	c.letGo()
 	conn := c.conn
 	clean := conn != nil && c.clean()
 	c.mu.Lock()
@@ -166,11 +188,16 @@ func (c *Call) Finish() {
 		conn.shut()
 	}
 	c.upload.finish(c.StopBody)
+	c.countAnswer()
 	if conn == nil {
 		return
 	}
 	now := c.up.env.Now()
-	c.Tries[len(c.Tries)-1].Total = now.Sub(c.began)
+	t := &c.Tries[len(c.Tries)-1]
+	t.Total = now.Sub(c.began)
+	if busy != nil && c.up.kind == ewma && c.Response != nil {
+		busy.observe(t.Connect+t.Total, now)
+	}
 	c.Response = nil
 	if !clean {
 		conn.close()
@@ -178,6 +205,17 @@ func (c *Call) Finish() {
 	}
 	conn.r.Release()
 	conn.pool.put(conn, &c.up.keepalive, now)
+}
+
+// countAnswer counts the answer that the client got for the node's health.
+func (c *Call) countAnswer() {
+	status := c.Status
+	if status == 0 && c.Response != nil {
+		status = c.Response.Status
+	}
+	if c.end != nil && status != 0 {
+		c.end.target.Load().Answered(status)
+	}
 }
 
 // clean reports whether the connection can carry another request.
@@ -213,13 +251,13 @@ func (c *Call) isAborted() bool {
 // Reset makes c ready for the next request and keeps its memory. Finish must
 // have been called.
 func (c *Call) Reset() {
-	c.Request, c.Method, c.Target, c.Host, c.ForceHost = nil, "", "", "", ""
+	c.Request, c.Method, c.Target, c.Host, c.ForceHost, c.Scheme = nil, "", "", "", "", ""
 	c.Extra, c.Body, c.Length, c.Trailer, c.StopBody = nil, nil, 0, nil, nil
 	c.Timeout, c.Retries, c.BeforeTry, c.Early = nil, nil, nil, nil
-	c.Response, c.Node = nil, ""
+	c.Response, c.Node, c.HashKey, c.Status = nil, "", nil, 0
 	clear(c.Tries)
 	c.Tries = c.Tries[:0]
-	c.up = nil
+	c.up, c.set, c.end, c.cert, c.id, c.filter = nil, nil, nil, nil, ident{}, filter{}
 	c.mu.Lock()
 	c.aborted = false
 	c.mu.Unlock()

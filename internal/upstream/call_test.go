@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/resolve"
 	"weir/internal/wire"
 )
 
@@ -60,21 +60,21 @@ func TestUpgrade(t *testing.T) {
 
 func TestTries(t *testing.T) {
 	u := up(t, serve(t, echo), refusing(t))
-	u.groups[0].next.Store(1)
+	rotation(u).next.Store(1)
 	c := call(t, "GET")
 	mustDo(t, u, c)
 	if len(c.Tries) != 2 {
 		t.Fatalf("%+v", c.Tries)
 	}
 	bad, good := c.Tries[0], c.Tries[1]
-	if kindOf(bad.Err) != Dial || bad.Status != 0 || bad.Total <= 0 || bad.Header != 0 || bad.Addr != u.nodes[1].addr {
+	if kindOf(bad.Err) != Dial || bad.Status != 0 || bad.Total <= 0 || bad.Header != 0 || bad.Addr != u.Nodes()[1] {
 		t.Fatalf("%+v", bad)
 	}
 	if good.Err != nil || good.Status != 200 || good.Connect <= 0 || good.Header < good.Connect ||
-		good.Total < good.Header || good.Addr != u.nodes[0].addr {
+		good.Total < good.Header || good.Addr != u.Nodes()[0] {
 		t.Fatalf("%+v", good)
 	}
-	u.groups[0].next.Store(0)
+	rotation(u).next.Store(0)
 	c.Reset()
 	c.Request = request(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	mustDo(t, u, c)
@@ -87,11 +87,11 @@ func TestTries(t *testing.T) {
 func TestAbort(t *testing.T) {
 	blocked := make(chan bool, 1)
 	e := env(pools(t))
-	e.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+	e.Names = names(t, func(ctx context.Context, _ string) (resolve.Answer, error) {
 		blocked <- true
 		<-ctx.Done()
-		return nil, ctx.Err()
-	}
+		return resolve.Answer{}, ctx.Err()
+	})
 	unresolved := compile(t, &model.Upstream{Nodes: nodes(model.Node{Host: "slow", Weight: 1})}, e)
 	silent := up(t, serve(t, func(p *peer) { p.skip(); blocked <- true; p.gone() }))
 	stalled := up(t, serve(t, func(p *peer) {
@@ -167,10 +167,10 @@ func TestAbortAfterFinish(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	e := env(pools(t))
-	e.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+	e.Names = names(t, func(ctx context.Context, _ string) (resolve.Answer, error) {
 		<-ctx.Done()
-		return nil, ctx.Err()
-	}
+		return resolve.Answer{}, ctx.Err()
+	})
 	for _, tc := range []struct {
 		name string
 		node model.Node

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -17,6 +18,10 @@ const maxSlack = time.Second
 // reads, and that goroutine or the one that uploads writes.
 type conn struct {
 	tcp   *net.TCPConn
+	tls   *tls.Conn // over tcp; nil: plain
+	io    net.Conn  // tls or tcp
+	under *beneath  // tcp as tls reads it
+	ident ident
 	r     wire.Reader
 	probe *wire.Probe
 	pool  *pool
@@ -43,7 +48,7 @@ type conn struct {
 }
 
 func newConn(tcp *net.TCPConn, p *pool, now func() time.Time) *conn {
-	c := &conn{tcp: tcp, probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
+	c := &conn{tcp: tcp, io: tcp, probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
 	c.r.Reset(c, wire.Limits{})
 	return c
 }
@@ -58,14 +63,22 @@ func (c *conn) begin(send, read time.Duration) {
 
 // alive reports whether an idle c can be used: its node has neither closed it
 // nor sent anything that nobody asked for.
-func (c *conn) alive() bool { return c.probe.State() == wire.Quiet }
+func (c *conn) alive() bool {
+	if c.tls != nil {
+		return c.aliveTLS()
+	}
+	return c.probe.State() == wire.Quiet
+}
 
 // shut ends the connection. It may be called from any goroutine while others
 // use it.
 func (c *conn) shut() { c.tcp.Close() }
 
-// close ends the connection and gives its buffers back.
+// close ends the connection, which nobody uses, and gives its buffers back.
 func (c *conn) close() {
+	if c.tls != nil {
+		c.tls.Close() // says goodbye, where the connection is still there
+	}
 	c.shut()
 	c.r.Reset(nil, wire.Limits{})
 }
@@ -105,7 +118,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	for {
-		n, err := c.tcp.Read(p)
+		n, err := c.io.Read(p)
 		c.got += int64(n)
 		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
@@ -130,7 +143,7 @@ func (c *conn) writeHead(head []byte, now time.Time) error {
 	if err := c.refreshWrite(now); err != nil {
 		return err
 	}
-	n, err := c.tcp.Write(head)
+	n, err := c.io.Write(head)
 	c.written += int64(n)
 	return err
 }
@@ -140,6 +153,9 @@ func (c *conn) writeHead(head []byte, now time.Time) error {
 func (c *conn) write(pieces *net.Buffers) error {
 	if err := c.refreshWrite(c.now()); err != nil {
 		return err
+	}
+	if c.tls != nil {
+		return c.writeTLS(pieces)
 	}
 	n, err := pieces.WriteTo(c.tcp)
 	c.written += n

@@ -4,91 +4,177 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
-	"time"
-)
-
-// How long an answer of the resolver is used, and how long a failure.
-const (
-	resolvedFor   = 5 * time.Second
-	unresolvedFor = time.Second
+	"slices"
+	"strings"
 )
 
 // errUnresolved marks a node that has no address.
 var errUnresolved = errors.New("name does not resolve")
 
-// A name is the host of a node and its address: one, the first IPv4 address if
-// there is one (APISIX balances over nodes, not over a name's addresses).
-type name struct {
-	host  string
-	fixed netip.Addr // host is an address
-
-	// lock has room for the one who looks up; the others wait for the answer.
-	lock  chan struct{}
-	addr  netip.Addr
-	err   error
-	until time.Time
-}
-
-func newName(host string) *name {
-	n := &name{host: host, lock: make(chan struct{}, 1)}
-	n.fixed, _ = netip.ParseAddr(host)
-	return n
-}
-
-// resolve returns the address, or an error that wraps errUnresolved, or the
-// context's.
-func (n *name) resolve(ctx context.Context, env *Env) (netip.Addr, error) {
-	if n.fixed.IsValid() {
-		return n.fixed, nil
+// connect takes or makes a connection to n.
+func (c *Call) connect(n *node, kept bool) error {
+	c.reused, c.repeat, c.end = false, true, nil
+	if err := c.identify(n); err != nil {
+		c.repeat = false
+		return err
 	}
-	select {
-	case n.lock <- struct{}{}:
-		defer func() { <-n.lock }()
-	case <-ctx.Done():
-		return netip.Addr{}, ctx.Err()
-	}
-	now := env.Now()
-	if now.Before(n.until) {
-		return n.addr, n.err
-	}
-	addrs, err := env.Lookup(ctx, n.host)
-	switch {
-	case ctx.Err() != nil:
-		return netip.Addr{}, ctx.Err()
-	case err != nil:
-		n.err, n.until = errors.Join(errUnresolved, err), now.Add(unresolvedFor)
-	case len(addrs) == 0:
-		n.err, n.until = errUnresolved, now.Add(unresolvedFor)
-	default:
-		n.addr, n.err, n.until = preferred(addrs), nil, now.Add(resolvedFor)
-	}
-	return n.addr, n.err
-}
-
-func preferred(addrs []netip.Addr) netip.Addr {
-	for _, a := range addrs {
-		if a.Unmap().Is4() {
-			return a.Unmap()
+	if ends := n.known(c.began); ends != nil {
+		c.end = ends.pick(nil)
+		if conn := c.keptConn(kept); conn != nil {
+			return c.attach(conn)
 		}
 	}
-	return addrs[0]
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout.Connect)
+	defer cancel()
+	c.connecting(cancel)
+	conn, err := c.dial(ctx, n, kept)
+	c.connecting(nil)
+	t := &c.Tries[len(c.Tries)-1]
+	if c.end != nil {
+		t.Addr = c.end.addr
+	}
+	if err != nil {
+		return c.dialFault(err, ctx.Err())
+	}
+	if !c.reused {
+		t.Connect = c.up.env.Now().Sub(c.began)
+	}
+	return c.attach(conn)
 }
 
-func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+// connecting lets Abort cancel what needs ctx; nil: nothing does any more.
+func (c *Call) connecting(cancel context.CancelFunc) {
+	c.mu.Lock()
+	c.cancel = cancel
+	if c.aborted && cancel != nil {
+		cancel()
+	}
+	c.mu.Unlock()
 }
 
-// dial connects to the node of p. ctx bounds resolving and connecting.
-func (p *pool) dial(ctx context.Context, env *Env) (*conn, error) {
-	a, err := p.name.resolve(ctx, env)
+// identify says what the connection must be for the request.
+func (c *Call) identify(n *node) error {
+	c.id, c.cert = ident{}, nil
+	if c.scheme != "https" {
+		return nil
+	}
+	cert, err := c.up.tls.certificate(&c.up.env)
+	if err != nil {
+		return &Error{Kind: NoCertificate, Addr: c.Node, Err: err}
+	}
+	c.id = ident{tls: true, verify: c.up.tls.verify, sni: hostOnly(c.authority(n))}
+	if cert != nil {
+		c.cert, c.id.cert = cert, cert.fingerprint
+	}
+	return nil
+}
+
+// hostOnly is an authority without its port and brackets.
+func hostOnly(authority string) string {
+	if strings.HasPrefix(authority, "[") {
+		host, _, _ := strings.Cut(authority[1:], "]")
+		return host
+	}
+	host, _, _ := strings.Cut(authority, ":")
+	return host
+}
+
+// keptConn takes a kept connection to the chosen address that can be used.
+func (c *Call) keptConn(kept bool) *conn {
+	for kept {
+		conn := c.end.pool.take(&c.id, c.began)
+		if conn == nil {
+			return nil
+		}
+		if conn.alive() {
+			c.reused = true
+			c.Tries[len(c.Tries)-1].Addr = c.end.addr
+			return conn
+		}
+		conn.close()
+	}
+	return nil
+}
+
+// dial connects to an address of n. Where there are several and one refuses, the
+// next is taken, since nothing was sent yet.
+func (c *Call) dial(ctx context.Context, n *node, kept bool) (*conn, error) {
+	ends, err := n.resolve(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, errors.Join(errUnresolved, err)
+	}
+	if c.end == nil || !slices.Contains(ends.list, c.end) {
+		c.end = ends.pick(nil)
+		if conn := c.keptConn(kept); conn != nil {
+			return conn, nil
+		}
+	}
+	var failed []*endpoint
+	for {
+		conn, err := c.end.dial(ctx, c)
+		if err == nil || ctx.Err() != nil || timedOut(err) {
+			return conn, err
+		}
+		failed = append(failed, c.end)
+		next := ends.pick(failed)
+		if next == nil {
+			return nil, err
+		}
+		c.end.target.Load().Failed()
+		c.end = next
+	}
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// dial connects for c. ctx bounds connecting and the TLS handshake.
+func (e *endpoint) dial(ctx context.Context, c *Call) (*conn, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", e.addr)
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", address(a, p.port))
-	if err != nil {
+	conn := newConn(nc.(*net.TCPConn), e.pool, c.up.env.Now)
+	if !c.id.tls {
+		return conn, nil
+	}
+	conn.ident = c.id
+	conn.ident.sni = strings.Clone(c.id.sni) // the request's memory does not last
+	if err := conn.secure(ctx, c.up.tls.config(&c.up.env, &conn.ident, e.addr, c.cert)); err != nil {
+		conn.close()
 		return nil, err
 	}
-	return newConn(nc.(*net.TCPConn), p, env.Now), nil
+	return conn, nil
+}
+
+func (c *Call) dialFault(err, ended error) *Error {
+	e := &Error{Kind: Dial, Addr: c.Node, Err: err}
+	switch {
+	case c.isAborted():
+		e.Kind, c.repeat = Aborted, false
+	case errors.Is(err, errUnresolved):
+		e.Kind = NoNodes
+	case ended != nil, timedOut(err):
+		e.Kind = Timeout
+	}
+	return e
+}
+
+// attach makes conn the Call's.
+func (c *Call) attach(conn *conn) error {
+	conn.begin(c.timeout.Send, c.timeout.Read)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		c.repeat = false
+		conn.close()
+		return &Error{Kind: Aborted, Addr: c.Node}
+	}
+	c.conn = conn
+	return nil
 }

@@ -31,6 +31,14 @@ const (
 	// returned, so that wire.ErrMalformed and the client's time-out can be told
 	// apart.
 	ClientBody
+	// NoCertificate: the client certificate that the upstream names is not there.
+	NoCertificate
+	// BadBalancer: the upstream's type does not exist.
+	BadBalancer
+	// BadScheme: the scheme is not one that can be served.
+	BadScheme
+	// NoPort: the scheme is not the upstream's, and the node has no port.
+	NoPort
 )
 
 // kinds is immutable.
@@ -47,6 +55,11 @@ var kinds = [...]struct {
 	RetryTimeout: {"retry timeout", 502},
 	Aborted:      {"aborted", 499},
 	ClientBody:   {"reading the request body failed", 400},
+
+	NoCertificate: {"no client certificate", 502},
+	BadBalancer:   {"no balancer", 502},
+	BadScheme:     {"scheme cannot be served", 502},
+	NoPort:        {"Can't detect upstream's scheme. You should either specify a port in the node or specify the upstream.scheme explicitly", 503},
 }
 
 // String is the kind in words, for the log.

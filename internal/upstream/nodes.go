@@ -1,10 +1,261 @@
 package upstream
 
-// Nodes are the addresses of u, host:port, as configured.
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/health"
+	"weir/internal/model"
+	"weir/internal/resolve"
+)
+
+// Nodes are the addresses of u, host:port, as configured or discovered.
 func (u *Upstream) Nodes() []string {
-	addrs := make([]string, len(u.nodes))
-	for i, n := range u.nodes {
+	set := u.set.Load()
+	addrs := make([]string, len(set.nodes))
+	for i, n := range set.nodes {
 		addrs[i] = n.addr
 	}
 	return addrs
+}
+
+// A nodeSet is the nodes of an upstream at one time.
+type nodeSet struct {
+	list   *NodeList // what it was made from; nil: the configuration
+	nodes  []*node
+	groups []balancer // by falling priority
+	down   atomic.Bool
+}
+
+func (s *nodeSet) has(addr string) bool {
+	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.addr == addr })
+}
+
+func (s *nodeSet) close() {
+	for _, n := range s.nodes {
+		n.close()
+	}
+}
+
+// A node is one member of an upstream: an address, or a name and so all of its
+// addresses, which share its weight.
+type node struct {
+	up     *Upstream
+	index  int32
+	addr   string    // host:port as configured
+	hosts  [2]string // for pass_host node, by scheme: without its default port
+	port   uint16
+	noPort bool // the configuration leaves it to the scheme
+	domain string
+	weight int
+	load   *load         // nil: the balancer does not need it
+	name   *resolve.Name // nil: an address
+
+	ends atomic.Pointer[endpoints] // nil: never resolved
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// endpoints are the addresses of a node at one time.
+type endpoints struct {
+	answer *resolve.Answer // what they were made from; nil: the configuration
+	list   []*endpoint
+	next   atomic.Uint32
+}
+
+// An endpoint is one address of a node.
+type endpoint struct {
+	addr   string
+	at     netip.AddrPort
+	pool   *pool
+	target atomic.Pointer[health.Target]
+}
+
+// pick returns the next address that is healthy, if one is, and not in failed;
+// nil: there is none.
+func (s *endpoints) pick(failed []*endpoint) *endpoint {
+	if len(s.list) == 1 {
+		if len(failed) > 0 {
+			return nil
+		}
+		return s.list[0]
+	}
+	at := s.next.Add(1) - 1
+	var other *endpoint
+	for i := range s.list {
+		e := s.list[(int(at)+i)%len(s.list)]
+		switch {
+		case slices.Contains(failed, e):
+		case e.target.Load().Healthy():
+			return e
+		case other == nil:
+			other = e
+		}
+	}
+	return other
+}
+
+// newNode makes a node and takes the pool of its address.
+func (u *Upstream) newNode(index int, m model.Node) *node {
+	port := cmp.Or(m.Port, defaultPort(u.scheme))
+	n := &node{
+		up:     u,
+		index:  int32(index),
+		addr:   net.JoinHostPort(m.Host, strconv.Itoa(port)),
+		port:   uint16(port),
+		noPort: m.Port == 0,
+		weight: m.Weight,
+	}
+	for i, scheme := range [2]string{"http", "https"} {
+		n.hosts[i] = n.addr
+		if port == defaultPort(scheme) {
+			n.hosts[i] = bracketed(m.Host)
+		}
+	}
+	if u.kind == leastConn || u.kind == ewma {
+		n.load = u.family.load(n.addr)
+	}
+	if a, err := netip.ParseAddr(m.Host); err == nil {
+		n.ends.Store(&endpoints{list: []*endpoint{u.endpoint(netip.AddrPortFrom(a, n.port))}})
+		return n
+	}
+	n.domain = m.Host
+	n.name = u.env.Names.Use(m.Host)
+	return n
+}
+
+func (u *Upstream) endpoint(at netip.AddrPort) *endpoint {
+	return &endpoint{addr: at.String(), at: at, pool: u.env.Pools.use(at)}
+}
+
+// bracketed is host as it stands in an authority.
+func bracketed(host string) string {
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// close gives back what the node holds.
+func (n *node) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	if s := n.ends.Load(); s != nil {
+		for _, e := range s.list {
+			n.up.env.Pools.drop(e.pool)
+		}
+	}
+	if n.name != nil {
+		n.name.Release()
+	}
+}
+
+// healthy reports whether the node can be used as far as checks know.
+func (n *node) healthy() bool {
+	s := n.ends.Load()
+	if s == nil {
+		return true
+	}
+	for _, e := range s.list {
+		if e.target.Load().Healthy() {
+			return true
+		}
+	}
+	return false
+}
+
+// known returns the addresses if they are known at the time now; else nil.
+func (n *node) known(now time.Time) *endpoints {
+	s := n.ends.Load()
+	if n.name == nil {
+		return s
+	}
+	a := n.name.Known(now)
+	switch {
+	case a == nil:
+		return nil
+	case s != nil && s.answer == a:
+		return s
+	}
+	return n.follow(a)
+}
+
+// resolve returns the addresses; it may wait for them until ctx ends.
+func (n *node) resolve(ctx context.Context) (*endpoints, error) {
+	if n.name == nil {
+		return n.ends.Load(), nil
+	}
+	a, err := n.name.Get(ctx, n.up.env.Now())
+	if err != nil {
+		return nil, err
+	}
+	if s := n.ends.Load(); s != nil && s.answer == a {
+		return s, nil
+	}
+	return n.follow(a), nil
+}
+
+// follow makes the addresses of a the node's. Connections to addresses that are
+// not among them are retired, the others stay.
+func (n *node) follow(a *resolve.Answer) *endpoints {
+	n.mu.Lock()
+	s := n.ends.Load()
+	if n.closed && s != nil || s != nil && s.answer == a {
+		n.mu.Unlock()
+		return s
+	}
+	next := &endpoints{answer: a}
+	var old []*endpoint
+	if s != nil {
+		old = slices.Clone(s.list)
+	}
+	for _, r := range a.Records {
+		at := netip.AddrPortFrom(r.Addr, n.port)
+		i := slices.IndexFunc(old, func(e *endpoint) bool { return e.at == at })
+		if i >= 0 {
+			next.list = append(next.list, old[i])
+			old = slices.Delete(old, i, i+1)
+		} else {
+			next.list = append(next.list, n.up.endpoint(at))
+		}
+	}
+	n.ends.Store(next)
+	for _, e := range old {
+		n.up.env.Pools.drop(e.pool)
+	}
+	n.mu.Unlock()
+	n.up.family.retarget(n.up)
+	return next
+}
+
+// newSet makes the nodes and groups them by priority. list is nil for those of
+// the configuration.
+func (u *Upstream) newSet(nodes []model.Node, list *NodeList) *nodeSet {
+	s := &nodeSet{list: list}
+	groups := map[int][]*node{}
+	var priorities []int
+	for i, m := range nodes {
+		n := u.newNode(i, m)
+		s.nodes = append(s.nodes, n)
+		if groups[m.Priority] == nil {
+			priorities = append(priorities, m.Priority)
+		}
+		groups[m.Priority] = append(groups[m.Priority], n)
+	}
+	slices.SortFunc(priorities, func(a, b int) int { return cmp.Compare(b, a) })
+	for _, p := range priorities {
+		if b := u.newBalancer(groups[p]); b != nil {
+			s.groups = append(s.groups, b)
+		}
+	}
+	return s
 }

@@ -1,21 +1,24 @@
 package upstream
 
 import (
-	"net"
+	"crypto/tls"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/resolve"
 )
 
 // sweepEvery is how often idle connections are looked through for expired ones.
 const sweepEvery = time.Second
 
-// Pools are the idle connections of the process to all nodes. A pool belongs to
-// scheme, host and port, not to an upstream: two upstreams with a common node
-// share it, and an upstream that is replaced leaves it to its successor.
+// Pools are what upstreams share: the idle connections of the process to all
+// nodes, and by Env.Owner what the successive forms of one object know. A pool
+// belongs to an address, not to an upstream: two upstreams with a common node
+// share it, and an upstream that is replaced leaves it to its successor. A
+// connection is reused only for what it was made for: scheme, TLS server name,
+// client certificate and its verification.
 //
 // The keepalive settings stay the upstream's own. They are applied to a
 // connection when the upstream that used it gives it back: that upstream's size
@@ -24,16 +27,26 @@ const sweepEvery = time.Second
 // requests whether the connection is kept at all. An upstream with idle timeout
 // 0 neither gives nor takes. Sizes are per process, not per worker.
 type Pools struct {
-	mu     sync.Mutex
-	byKey  map[string]*pool
-	closed bool
-	stop   chan struct{}
-	done   chan struct{}
+	mu       sync.Mutex
+	byAddr   map[netip.AddrPort]*pool
+	families map[string]*family
+	names    *resolve.Cache // nil: not needed yet
+	closed   bool
+	stop     chan struct{}
+	done     chan struct{}
+
+	sessions tls.ClientSessionCache
 }
 
 // NewPools starts the goroutine that closes expired connections.
 func NewPools() *Pools {
-	p := &Pools{byKey: map[string]*pool{}, stop: make(chan struct{}), done: make(chan struct{})}
+	p := &Pools{
+		byAddr:   map[netip.AddrPort]*pool{},
+		families: map[string]*family{},
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
+		sessions: tls.NewLRUClientSessionCache(maxSessions),
+	}
 	go p.janitor()
 	return p
 }
@@ -46,9 +59,22 @@ func (p *Pools) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, q := range p.byKey {
+	for _, q := range p.byAddr {
 		q.close()
 	}
+	if p.names != nil {
+		p.names.Close()
+	}
+}
+
+// systemNames resolves names as the system does.
+func (p *Pools) systemNames() *resolve.Cache {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == nil {
+		p.names = resolve.NewCache(resolve.Options{Lookup: resolve.System})
+	}
+	return p.names
 }
 
 // Idle is the number of idle connections.
@@ -68,8 +94,8 @@ func (p *Pools) Len() int { return len(p.all()) }
 func (p *Pools) all() []*pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*pool, 0, len(p.byKey))
-	for _, q := range p.byKey {
+	all := make([]*pool, 0, len(p.byAddr))
+	for _, q := range p.byAddr {
 		all = append(all, q)
 	}
 	return all
@@ -91,15 +117,14 @@ func (p *Pools) janitor() {
 	}
 }
 
-// use returns the pool of a node and counts one more user.
-func (p *Pools) use(scheme, host string, port int) *pool {
-	key := scheme + "#" + host + "#" + strconv.Itoa(port)
+// use returns the pool of an address and counts one more user.
+func (p *Pools) use(at netip.AddrPort) *pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q := p.byKey[key]
+	q := p.byAddr[at]
 	if q == nil {
-		q = &pool{key: key, closed: p.closed, name: newName(host), port: uint16(port)}
-		p.byKey[key] = q
+		q = &pool{addr: at, closed: p.closed}
+		p.byAddr[at] = q
 	}
 	q.users++
 	return q
@@ -110,16 +135,14 @@ func (p *Pools) drop(q *pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q.users--; q.users == 0 {
-		delete(p.byKey, q.key)
+		delete(p.byAddr, q.addr)
 		q.close()
 	}
 }
 
-// A pool is the idle connections to one node, the last used first.
+// A pool is the idle connections to one address, the last used first.
 type pool struct {
-	key   string
-	name  *name
-	port  uint16
+	addr  netip.AddrPort
 	users int // guarded by Pools.mu
 
 	mu             sync.Mutex
@@ -128,22 +151,26 @@ type pool struct {
 	count          int
 }
 
-// take returns the connection used last, or nil. The caller probes it.
-func (p *pool) take(now time.Time) *conn {
+// take returns the connection for id that was used last, or nil. The caller
+// probes it.
+func (p *pool) take(id *ident, now time.Time) *conn {
 	p.mu.Lock()
-	var expired *conn
-	c := p.newest
-	for c != nil {
-		p.unlink(c)
-		if c.expires.After(now) {
-			break
+	var expired, found *conn
+	for c := p.newest; c != nil && found == nil; {
+		older := c.older
+		switch {
+		case !c.expires.After(now):
+			p.unlink(c)
+			c.older, expired = expired, c
+		case c.ident == *id:
+			p.unlink(c)
+			found = c
 		}
-		c.older, expired = expired, c
-		c = p.newest
+		c = older
 	}
 	p.mu.Unlock()
 	closeAll(expired)
-	return c
+	return found
 }
 
 // put gives c back under the settings of the upstream that used it.
@@ -227,9 +254,4 @@ func (p *pool) unlink(c *conn) {
 	}
 	c.newer, c.older = nil, nil
 	p.count--
-}
-
-// address is where to connect to.
-func address(a netip.Addr, port uint16) string {
-	return net.JoinHostPort(a.String(), strconv.Itoa(int(port)))
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/resolve"
 )
 
 // counted is an echo that counts its connections, opened and open.
@@ -103,7 +103,7 @@ func TestJanitor(t *testing.T) {
 		_, _ = readAll(c)
 		c.Finish()
 	}
-	q := first.nodes[0].pool
+	q := first.set.Load().nodes[0].ends.Load().list[0].pool
 	q.sweep(now)
 	if p.Idle() != 2 {
 		t.Fatal(p.Idle())
@@ -330,9 +330,9 @@ func TestChurn(t *testing.T) {
 	var k counted
 	n := serve(t, k.echo)
 	e := env(p)
-	e.Lookup = func(context.Context, string) ([]netip.Addr, error) {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}
+	e.Names = names(t, func(context.Context, string) (resolve.Answer, error) {
+		return answer("127.0.0.1"), nil
+	})
 	m := &model.Upstream{Nodes: nodes(n, model.Node{Host: "named", Port: n.Port, Weight: 1})}
 	var current atomic.Pointer[Upstream]
 	first, err := Compile(m, e)

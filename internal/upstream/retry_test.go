@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/resolve"
 	"weir/internal/wire"
 )
 
@@ -107,7 +109,7 @@ func (tc retryCase) run(t *testing.T) {
 	}
 	if tc.kind != 0 {
 		var e *Error
-		if errors.As(err, &e); e.Status() != tc.status || e.Addr != u.nodes[0].addr {
+		if errors.As(err, &e); e.Status() != tc.status || e.Addr != u.Nodes()[0] {
 			t.Fatal(e.Status(), e.Addr)
 		}
 		if reached.Load() != 0 {
@@ -117,7 +119,7 @@ func (tc retryCase) run(t *testing.T) {
 	if len(c.Tries) != tc.tries || len(begun) != tc.tries || begun[0] != "0"+c.Tries[0].Addr {
 		t.Fatalf("%+v %v", c.Tries, begun)
 	}
-	if len(begun) == 2 && (c.Tries[0].Err == nil || begun[1] != "1"+u.nodes[1].addr || c.Tries[1].Status != 200) {
+	if len(begun) == 2 && (c.Tries[0].Err == nil || begun[1] != "1"+u.Nodes()[1] || c.Tries[1].Status != 200) {
 		t.Fatalf("%+v %v", c.Tries, begun)
 	}
 }
@@ -196,20 +198,28 @@ func TestCallbacksEndTheCall(t *testing.T) {
 // Nodes whose names do not resolve do not exist.
 func TestResolve(t *testing.T) {
 	n := serve(t, echo)
+	var mu sync.Mutex
 	lookups := map[string]int{}
+	looked := func(host string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return lookups[host]
+	}
 	e := env(pools(t))
 	now := time.Now()
 	e.Now = func() time.Time { return now }
-	e.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+	e.Names = names(t, func(_ context.Context, host string) (resolve.Answer, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		lookups[host]++
 		switch host {
 		case "good":
-			return []netip.Addr{netip.MustParseAddr("::2"), netip.MustParseAddr("127.0.0.1")}, nil
+			return answer("127.0.0.1"), nil
 		case "empty":
-			return nil, nil
+			return resolve.Answer{}, nil
 		}
-		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true, IsTimeout: true}
-	}
+		return resolve.Answer{}, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true, IsTimeout: true}
+	})
 	none := &model.Keepalive{Size: 1}
 	named := func(hosts ...string) *Upstream {
 		var all []model.Node
@@ -223,17 +233,17 @@ func TestResolve(t *testing.T) {
 	for range 2 {
 		c := call(t, "GET")
 		mustDo(t, u, c)
-		if len(c.Tries) != 1 || c.Tries[0].Addr != u.nodes[2].addr {
+		if len(c.Tries) != 1 || c.Tries[0].Addr != "127.0.0.1:"+strconv.Itoa(n.Port) {
 			t.Fatalf("%+v", c.Tries)
 		}
 	}
-	if lookups["good"] != 1 || lookups["bad"] > 1 {
-		t.Fatal(lookups)
+	if looked("good") != 1 || looked("bad") > 1 {
+		t.Fatal(looked("good"), looked("bad"))
 	}
-	now = now.Add(resolvedFor)
+	now = now.Add(time.Minute)
 	mustDo(t, u, call(t, "GET"))
-	if lookups["good"] != 2 {
-		t.Fatal(lookups)
+	if looked("good") != 2 {
+		t.Fatal(looked("good"))
 	}
 	for _, u := range []*Upstream{named("bad", "empty"), named("bad")} {
 		c := call(t, "GET")
@@ -273,7 +283,7 @@ func TestKeptConnectionDies(t *testing.T) {
 			if tc.method != "GET" {
 				c.Body, c.Length = strings.NewReader("body"), wire.Chunked
 			}
-			u.groups[0].next.Store(0)
+			rotation(u).next.Store(0)
 			_, body, err := do(u, c)
 			if kindOf(err) != tc.kind || err != nil && tc.kind == 0 {
 				t.Fatal(err)
@@ -298,9 +308,9 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 		t.Run(body, func(t *testing.T) {
 			reset := make(chan bool)
 			n := serve(t, func(p *peer) {
-				p.skip()
-				p.ok("")
 				if p.n == 0 {
+					p.skip()
+					p.ok("")
 					<-reset
 					_ = p.Conn.(*net.TCPConn).SetLinger(0)
 					return
@@ -308,28 +318,34 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 				_, body, _ := p.request()
 				p.ok(body)
 			})
-			c := call(t, "GET")
-			armed := false
-			e := env(pools(t))
-			e.Now = func() time.Time {
-				if armed && c.conn != nil {
-					armed = false
-					close(reset)
-					eventually(t, "the reset is here", func() bool { return !c.conn.alive() })
-				}
-				return time.Now()
-			}
-			u := compile(t, &model.Upstream{Nodes: nodes(n)}, e)
-			mustDo(t, u, c)
-			c.Reset()
-			c.Request, c.Method = request(t, "POST / HTTP/1.1\r\nHost: x\r\n\r\n"), "POST"
+			u := up(t, n)
+			mustDo(t, u, call(t, "GET"))
+			c := call(t, "POST")
 			if body != "" {
 				c.Body, c.Length = strings.NewReader(body), int64(len(body))
 			}
-			armed = true
-			mustDo(t, u, c)
-			if armed || len(c.Tries) != 1 || c.Tries[0].Connect == 0 {
-				t.Fatalf("%v %+v", armed, c.Tries)
+			defer c.Finish()
+			if err := c.begin(u); err != nil {
+				t.Fatal(err)
+			}
+			node := c.set.pick(c)
+			c.Tries = append(c.Tries, Try{})
+			if err := c.connect(node, true); err != nil || !c.reused {
+				t.Fatal(err)
+			}
+			close(reset)
+			eventually(t, "the reset is here", func() bool { return !c.conn.alive() })
+			if err := c.exchange(node); kindOf(err) != Reset || !c.repeat {
+				t.Fatal(err, c.repeat)
+			}
+			if err := c.connect(node, true); err != nil || c.reused {
+				t.Fatal(err)
+			}
+			if err := c.exchange(node); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := readAll(c); got != body {
+				t.Fatal(got, err)
 			}
 		})
 	}

@@ -12,7 +12,11 @@ func (c *Call) send(n *node) error {
 	defer b.Free()
 	head := c.appendHead(b.B[:0], n)
 	if c.Body == nil {
-		return c.conn.writeHead(head, c.up.env.Now())
+		now := c.began
+		if !c.reused {
+			now = c.up.env.Now() // dialling took its time
+		}
+		return c.conn.writeHead(head, now)
 	}
 	return c.upload.begin(c.conn, head)
 }
@@ -42,7 +46,7 @@ func (c *Call) authority(n *node) string {
 	if host == "" {
 		switch c.up.passHost {
 		case "node":
-			host = n.host
+			host = n.hosts[c.isTLS()]
 		case "rewrite":
 			host = c.up.host
 		default:
@@ -52,9 +56,17 @@ func (c *Call) authority(n *node) string {
 		}
 	}
 	if host == "" {
-		host = n.host // HTTP/1.1 demands one
+		host = n.hosts[c.isTLS()] // HTTP/1.1 demands one
 	}
 	return host
+}
+
+// isTLS is 1 for scheme https and 0 for http.
+func (c *Call) isTLS() int {
+	if c.scheme == "https" {
+		return 1
+	}
+	return 0
 }
 
 // anticipated reports whether a request of that method states that it has no

@@ -78,8 +78,8 @@ func TestAuthority(t *testing.T) {
 		{model.Node{Host: "::1", Port: 81}, "[::1]:81", "[::1]:81"},
 	} {
 		u := compile(t, &model.Upstream{PassHost: "node", Nodes: nodes(tc.node)}, env(pools(t)))
-		if n := u.nodes[0]; n.host != tc.host || n.addr != tc.addr {
-			t.Errorf("%+v: %s %s", tc.node, n.host, n.addr)
+		if n := u.set.Load().nodes[0]; n.hosts[0] != tc.host || n.addr != tc.addr {
+			t.Errorf("%+v: %s %s", tc.node, n.hosts, n.addr)
 		}
 	}
 }

@@ -2,18 +2,19 @@ package upstream
 
 import (
 	"cmp"
-	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/netip"
-	"slices"
-	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"weir/internal/health"
 	"weir/internal/model"
+	"weir/internal/resolve"
 )
 
 // Defaults are what an upstream that says nothing gets.
@@ -26,64 +27,81 @@ type Defaults struct {
 type Env struct {
 	Pools    *Pools
 	Defaults Defaults
-	Log      *slog.Logger
+	Log      *slog.Logger // nil: none
+
+	// Owner is the object that the upstream stands in, for instance
+	// "upstreams/1", with whatever tells it from an earlier one of that name. Its
+	// successive forms share health and load by it; empty: nothing is shared.
+	Owner string
 
 	// Now is the clock; nil: time.Now. Deadlines of sockets are derived from it,
 	// so it may be counted but must run like the real one.
 	Now func() time.Time
 
-	// Lookup resolves a name; nil: net.DefaultResolver.
-	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Names resolves the names of nodes; nil: as the system does.
+	Names *resolve.Cache
 
-	// Start returns where, in [0, n), a balancer's sequence begins; nil: at
-	// random.
+	// Discovery finds the nodes of services, by discovery_type.
+	Discovery map[string]Discovery
+
+	// Start returns where, in [0, n), a balancer's sequence begins, or which of n
+	// nodes it looks at; nil: at random.
 	Start func(n int) int
+
+	// NoChecks turns health checks off.
+	NoChecks bool
+
+	// Roots are trusted where certificates are verified; nil: the system's.
+	Roots *x509.CertPool
+
+	// OpenKey returns a stored private key in plain text; nil: as it is.
+	OpenKey func(stored string) (pem string, ok bool)
+
+	// Certificate returns the client certificate that has the id, the same
+	// pointer until it changes; nil: there are none.
+	Certificate func(id string) (*Certificate, error)
 }
 
-// An Upstream is a compiled set of nodes. It does not change but for its
-// balancers' positions; all methods may be called by many goroutines.
+// An Upstream is a compiled set of nodes. But for what is known of its nodes it
+// does not change; all methods may be called by many goroutines.
 type Upstream struct {
 	env          Env
 	id           string
-	nodes        []*node
-	groups       []*roundRobin // by falling priority
+	scheme       string
+	kind         string // of its balancer
+	hashOn, key  string
 	passHost     string
 	host         string
 	retries      int // −1: one try per node
 	retryTimeout time.Duration
 	timeout      model.Timeout
 	keepalive    model.Keepalive
+	tls          tlsSettings
+	family       *family
+	checks       *health.Checks // nil: none
+	checkType    string         // of configured checks, even if they are off
+	checking     atomic.Bool
+	set          atomic.Pointer[nodeSet]
+	service      Service // nil: the nodes are configured
 	refs         atomic.Int64
+
+	mu     sync.Mutex // held while set is replaced; guards closed
+	closed bool
 }
 
-// A node is one address of an upstream.
-type node struct {
-	index  int32
-	addr   string // host:port
-	host   string // for pass_host node: without the scheme's default port
-	weight int
-	pool   *pool
-}
-
-// Compile prepares m. What the scheme, balancer type or discovery of m needs
-// and this version does not have is an error that wraps ErrUnsupported. The
-// Upstream uses the pools of its nodes until the last Release or Close.
+// Compile prepares m. What the scheme or discovery of m needs and this version
+// does not have is an error that wraps ErrUnsupported; an unknown balancer type
+// is none, but answers 502. The Upstream uses the pools of its nodes until the
+// last Release or Close.
 func Compile(m *model.Upstream, env Env) (*Upstream, error) {
-	if err := supported(m); err != nil {
-		return nil, fmt.Errorf("upstream %s: %w", m.ID, err)
-	}
-	if env.Now == nil {
-		env.Now = time.Now
-	}
-	if env.Lookup == nil {
-		env.Lookup = lookup
-	}
-	if env.Start == nil {
-		env.Start = rand.IntN
-	}
+	env.fill()
 	u := &Upstream{
 		env:          env,
 		id:           m.ID,
+		scheme:       cmp.Or(m.Scheme, "http"),
+		kind:         cmp.Or(m.Type, roundRobinType),
+		hashOn:       cmp.Or(m.HashOn, "vars"),
+		key:          m.Key,
 		passHost:     m.PassHost,
 		host:         m.Host,
 		retries:      -1,
@@ -99,9 +117,71 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 	} else if u.keepalive == (model.Keepalive{}) {
 		u.keepalive = defaultKeepalive
 	}
-	u.setNodes(m.Nodes)
+	if err := u.prepare(m); err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", u.name(), err)
+	}
+	u.family = env.Pools.join(env.Owner)
+	nodes, list := m.Nodes, (*NodeList)(nil)
+	if u.service != nil {
+		if list = u.service.Known(env.Now()); list != nil {
+			nodes = list.Nodes
+		}
+	}
+	u.set.Store(u.newSet(nodes, list))
 	u.refs.Store(1)
+	u.family.adopt(u)
 	return u, nil
+}
+
+func (e *Env) fill() {
+	if e.Now == nil {
+		e.Now = time.Now
+	}
+	if e.Names == nil {
+		e.Names = e.Pools.systemNames()
+	}
+	if e.Start == nil {
+		e.Start = rand.IntN
+	}
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// prepare does what may fail.
+func (u *Upstream) prepare(m *model.Upstream) (err error) {
+	if u.scheme != "http" && u.scheme != "https" {
+		return fmt.Errorf("scheme %q: %w", m.Scheme, ErrUnsupported)
+	}
+	if u.tls, err = parseTLS(m.TLS, &u.env); err != nil {
+		return err
+	}
+	if m.Checks != nil {
+		checks, err := health.Parse(m.Checks)
+		if err != nil {
+			return err
+		}
+		u.checkType = checks.Active.Type
+		if !u.env.NoChecks {
+			u.checks = checks
+		}
+	}
+	if m.ServiceName != "" || m.DiscoveryType != "" {
+		u.service, err = u.env.discover(m)
+	}
+	return err
+}
+
+// name tells the upstream in logs.
+func (u *Upstream) name() string {
+	owner, _, _ := strings.Cut(u.env.Owner, "@")
+	return cmp.Or(owner, u.id)
+}
+
+// HashKey says what the key of a chash upstream is made of (APISIX's hash_on and
+// key); ok is false for other types.
+func (u *Upstream) HashKey() (on, key string, ok bool) {
+	return u.hashOn, u.key, u.kind == chashType
 }
 
 // The defaults of APISIX: timeout of upstreams, and
@@ -111,19 +191,37 @@ var (
 	defaultKeepalive = model.Keepalive{Size: 320, IdleTimeout: 60 * time.Second, Requests: 1000}
 )
 
-// defaultPort is that of scheme http.
-const defaultPort = 80
-
-func supported(m *model.Upstream) error {
-	switch {
-	case m.Scheme != "" && m.Scheme != "http":
-		return fmt.Errorf("scheme %q: %w", m.Scheme, ErrUnsupported)
-	case m.Type != "" && m.Type != "roundrobin":
-		return fmt.Errorf("type %q: %w", m.Type, ErrUnsupported)
-	case m.DiscoveryType != "" || m.ServiceName != "":
-		return fmt.Errorf("discovery_type %q: %w", m.DiscoveryType, ErrUnsupported)
+// balances reports whether the balancer type exists.
+func (u *Upstream) balances() bool {
+	switch u.kind {
+	case roundRobinType, chashType, leastConn, ewma:
+		return true
 	}
-	return nil
+	return false
+}
+
+// Health reports what checks have found; ok is false if none are configured.
+func (u *Upstream) Health() (kind string, nodes []health.Node, ok bool) {
+	return u.checkType, u.family.nodes(), u.checkType != ""
+}
+
+// checked is the address that is checked for an endpoint of n.
+func (u *Upstream) checked(n *node, e *endpoint) health.Address {
+	a := health.Address{Addr: e.at, Name: n.domain}
+	if p := u.checks.Active.Port; p != 0 {
+		a.Addr = netip.AddrPortFrom(e.at.Addr(), uint16(p))
+	}
+	if u.passHost == "rewrite" {
+		a.Name = u.host
+	}
+	return a
+}
+
+func defaultPort(scheme string) int {
+	if scheme == "https" {
+		return 443
+	}
+	return 80
 }
 
 // override returns t with zero fields taken from base.
@@ -133,59 +231,6 @@ func override(t, base model.Timeout) model.Timeout {
 		Send:    cmp.Or(t.Send, base.Send),
 		Read:    cmp.Or(t.Read, base.Read),
 	}
-}
-
-// setNodes makes the nodes, takes their pools, and groups them by priority.
-func (u *Upstream) setNodes(nodes []model.Node) {
-	groups := map[int][]*node{}
-	for i, m := range nodes {
-		port := cmp.Or(m.Port, defaultPort)
-		n := &node{
-			index:  int32(i),
-			addr:   net.JoinHostPort(m.Host, strconv.Itoa(port)),
-			weight: m.Weight,
-			pool:   u.env.Pools.use("http", m.Host, port),
-		}
-		n.host = n.addr
-		if port == defaultPort {
-			n.host = bracketed(m.Host)
-		}
-		u.nodes = append(u.nodes, n)
-		groups[m.Priority] = append(groups[m.Priority], n)
-	}
-	priorities := make([]int, 0, len(groups))
-	for p := range groups {
-		priorities = append(priorities, p)
-	}
-	slices.SortFunc(priorities, func(a, b int) int { return cmp.Compare(b, a) })
-	for _, p := range priorities {
-		if b := newRoundRobin(groups[p], u.env.Start); b != nil {
-			u.groups = append(u.groups, b)
-		}
-	}
-}
-
-// bracketed is host as it stands in an authority.
-func bracketed(host string) string {
-	if a, err := netip.ParseAddr(host); err == nil && a.Is6() {
-		return "[" + host + "]"
-	}
-	return host
-}
-
-// pick chooses the next node that is not in tried; nil: there is none. A single
-// node is taken as it is, whatever its weight and however often it was tried
-// (APISIX has no balancer then).
-func (u *Upstream) pick(tried []int32) *node {
-	if len(u.nodes) == 1 {
-		return u.nodes[0]
-	}
-	for _, g := range u.groups {
-		if i := g.pick(tried); i >= 0 {
-			return u.nodes[i]
-		}
-	}
-	return nil
 }
 
 // Acquire makes u outlive its Close until Release: for a stream that goes on
@@ -199,8 +244,14 @@ func (u *Upstream) Release() {
 	if u.refs.Add(-1) != 0 {
 		return
 	}
-	for _, n := range u.nodes {
-		u.env.Pools.drop(n.pool)
+	// Checks look names up: they end before the nodes.
+	u.env.Pools.leave(u)
+	u.mu.Lock()
+	u.closed = true
+	u.set.Load().close()
+	u.mu.Unlock()
+	if u.service != nil {
+		u.service.Close()
 	}
 }
 

@@ -3,11 +3,13 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http/httputil"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/model"
+	"weir/internal/resolve"
 	"weir/internal/wire"
 )
 
@@ -201,6 +204,25 @@ func compile(t testing.TB, m *model.Upstream, e Env) *Upstream {
 	t.Cleanup(u.Close)
 	return u
 }
+
+// names is a cache of what lookup says.
+func names(t testing.TB, lookup func(context.Context, string) (resolve.Answer, error)) *resolve.Cache {
+	c := resolve.NewCache(resolve.Options{Lookup: lookup})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// answer is addresses that a name has for a second.
+func answer(addrs ...string) resolve.Answer {
+	a := resolve.Answer{TTL: time.Second}
+	for _, s := range addrs {
+		a.Records = append(a.Records, resolve.Record{Addr: netip.MustParseAddr(s), Weight: 1})
+	}
+	return a
+}
+
+// rotation is the balancer of u's first nodes.
+func rotation(u *Upstream) *roundRobin { return u.set.Load().groups[0].(*roundRobin) }
 
 func up(t testing.TB, nodes ...model.Node) *Upstream {
 	t.Helper()
