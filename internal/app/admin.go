@@ -43,12 +43,15 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 		}
 		cfg.Allow = append(cfg.Allow, p)
 	}
-	h := admin.New(cfg, admin.Deps{
+	deps := admin.Deps{
 		Store: g.store, Applier: g.state, View: func() admin.View { return view{g.state.Current()} },
 		Checker: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey}),
 		Ring:    g.ring, Plugins: plugins.All(), Log: g.log,
-	})
-	g.admin, err = g.serve(ctx, "admin", a.Listen.String(), h, t)
+	}
+	if g.pushed != nil {
+		deps.Configs = g.pushed
+	}
+	g.admin, err = g.serve(ctx, "admin", a.Listen.String(), admin.New(cfg, deps), t)
 	return err
 }
 

@@ -21,6 +21,8 @@ import (
 	"weir/internal/model"
 	"weir/internal/snapshot"
 	"weir/internal/source/etcd"
+	"weir/internal/source/file"
+	"weir/internal/source/standalone"
 )
 
 // Options is what Start needs.
@@ -40,10 +42,13 @@ type Gateway struct {
 	errorLog  *accesslog.ErrorLog
 	accessLog *accesslog.Log
 
-	keys  []key
-	ring  *keyring.Ring
-	store *etcd.Store
-	state *snapshot.Applier
+	keys   []key
+	ring   *keyring.Ring
+	store  *etcd.Store        // one of these three is not nil,
+	pushed *standalone.Source // and source is the same
+	file   *file.Source
+	source source
+	state  *snapshot.Applier
 
 	began   time.Time
 	loading atomic.Bool   // objects have come from the store
@@ -65,15 +70,12 @@ type Gateway struct {
 // Start runs a gateway and returns once it serves. ctx bounds only the start.
 // What was started is stopped again when something fails.
 func Start(ctx context.Context, o Options) (*Gateway, error) {
-	if p := o.Config.Deployment.Provider(); p != "etcd" {
-		return nil, fmt.Errorf("config_provider %s is not supported by this version of Weir", p)
-	}
 	g := &Gateway{Options: o, began: time.Now(), loaded: make(chan struct{}), failed: make(chan error, 1)}
 	if n := int(o.Config.Nginx.Processes); n > 0 {
 		runtime.GOMAXPROCS(n)
 	}
 	for _, step := range []func(context.Context) error{
-		g.openLogs, g.openKeys, g.openState, g.openStore, g.openControl, g.openStatus,
+		g.openLogs, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
 		g.load, g.openEngine, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {

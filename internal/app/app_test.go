@@ -227,8 +227,8 @@ func TestUnreachableStore(t *testing.T) {
 }
 
 func TestRefusedProvider(t *testing.T) {
-	o, _ := options(t, t.TempDir(), "deployment: {role_traditional: {config_provider: yaml}}")
-	if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "config_provider yaml is not supported") {
+	o, _ := options(t, t.TempDir(), "deployment: {role: data_plane, role_data_plane: {config_provider: xds}}")
+	if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "config_provider xds is not supported") {
 		t.Error(err)
 	}
 }

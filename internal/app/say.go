@@ -79,7 +79,9 @@ func (g *Gateway) sayReady() {
 	for _, l := range g.data {
 		at = append(at, "http://"+l.Addr().String())
 	}
-	g.say("proxy", "%s", strings.Join(at, " "))
+	if len(at) > 0 {
+		g.say("proxy", "%s", strings.Join(at, " "))
+	}
 	g.say("ready", "after %v", time.Since(g.began).Round(time.Millisecond))
 }
 

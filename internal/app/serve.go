@@ -20,8 +20,11 @@ import (
 
 // openEngine starts the data plane. Its addresses open only now, when a whole
 // state is applied: no request meets a gateway that does not know its routes
-// yet.
+// yet. A control plane has none.
 func (g *Gateway) openEngine(ctx context.Context) error {
+	if g.Config.Deployment.Role == "control_plane" {
+		return nil
+	}
 	h, a := &g.Config.Nginx.HTTP, &g.Config.APISIX
 	cfg := engine.Config{
 		State: g.state, Log: g.log, Server: g.serverName(), Limits: wire.DefaultLimits(),
@@ -108,7 +111,7 @@ func (g *Gateway) notReady() error {
 }
 
 func (g *Gateway) revision() control.Revision {
-	st, work := g.store.Status(), g.state.Work()
+	st, work := g.sourceStatus(), g.state.Work()
 	r := control.Revision{
 		Applied: g.state.Current().Revision, Connected: st.Connected, LastError: st.LastError,
 		Compiled: work.Compiled, Deltas: work.Deltas, Resyncs: st.Resyncs,

@@ -39,7 +39,7 @@ func (g *Gateway) openState(context.Context) error {
 	})
 	u := g.Config.Nginx.HTTP.Upstream
 	g.state = snapshot.New(snapshot.Config{
-		Plugins: enabled(g.Config.Plugins),
+		Plugins: enabled(g.pluginList()),
 		Router:  routerKind(g.Config.APISIX.Router.HTTP),
 		Upstream: upstream.Env{
 			Pools: pools,
@@ -49,7 +49,7 @@ func (g *Gateway) openState(context.Context) error {
 			Log: g.log,
 		},
 		Attr: g.Config.PluginAttr,
-		Open: opener(g.ring, d.Enable),
+		Open: opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
 		Log:  g.log,
 	})
 	g.onStop(func(context.Context) error {
@@ -190,14 +190,14 @@ func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// load follows the store and waits until the first whole state is applied.
+// load follows the source and waits until the first whole state is applied.
 func (g *Gateway) load(ctx context.Context) error {
 	follow, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	first := true
 	go func() {
 		defer close(ended)
-		err := g.store.Run(follow, func(d model.Delta) error {
+		err := g.source.Run(follow, func(d model.Delta) error {
 			g.state.Apply(d)
 			if first {
 				first = false
@@ -228,7 +228,7 @@ func (g *Gateway) load(ctx context.Context) error {
 			return err
 		case <-remind.C:
 			if !g.loading.Load() {
-				g.say("waiting", "for the store %s", g.store.Status().LastError)
+				g.say("waiting", "for the configuration: %s", g.sourceStatus().LastError)
 			}
 		}
 	}

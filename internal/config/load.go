@@ -80,6 +80,11 @@ func build(source []byte, env environment) (*Config, error) {
 	if err := merge(base, user, ""); err != nil {
 		return nil, err
 	}
+	for _, key := range []string{"plugins", "stream_plugins"} {
+		if n := user.get(key); n != nil && n.kind == null {
+			base.set(key, &node{kind: list}) // the list of all plugins is taken away
+		}
+	}
 	if err := decode(base, reflect.ValueOf(c), ""); err != nil {
 		return nil, err
 	}
