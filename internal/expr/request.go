@@ -33,19 +33,30 @@ func https(c *plugin.Ctx) (string, bool) {
 }
 
 // host is nginx's $host: in lower case and without a port.
-func host(dst []byte, c *plugin.Ctx) ([]byte, bool) {
+func host(c *plugin.Ctx) (string, bool) {
 	h := c.Request.Host
 	if i := strings.LastIndexByte(h, ':'); i > strings.LastIndexByte(h, ']') {
 		h = h[:i]
 	}
 	for i := range len(h) {
-		b := h[i]
-		if 'A' <= b && b <= 'Z' {
-			b |= 0x20
+		if 'A' <= h[i] && h[i] <= 'Z' {
+			return lowerHost(c, h), true
 		}
-		dst = append(dst, b)
 	}
-	return dst, h != ""
+	return h, h != ""
+}
+
+func lowerHost(c *plugin.Ctx, h string) string {
+	b := getBuffer()
+	defer putBuffer(b)
+	for i := range len(h) {
+		ch := h[i]
+		if 'A' <= ch && ch <= 'Z' {
+			ch |= 0x20
+		}
+		*b = append(*b, ch)
+	}
+	return c.Keep(*b)
 }
 
 // httpHost is the Host header; HTTP/2 clients send :authority in its place.
@@ -56,6 +67,7 @@ func httpHost(c *plugin.Ctx) (string, bool) {
 	return c.Request.Host, c.Request.Host != ""
 }
 
+// requestURI is the path and the arguments, as APISIX sets it: normalised.
 func requestURI(dst []byte, c *plugin.Ctx) ([]byte, bool) {
 	dst = append(dst, c.Path...)
 	if q := c.RawQuery(); q != "" {
@@ -105,93 +117,59 @@ func remoteUser(dst []byte, c *plugin.Ctx) ([]byte, bool) {
 	return out[:from+len(user)], true
 }
 
-func header(name string) func(*plugin.Ctx) (string, bool) {
-	return func(c *plugin.Ctx) (string, bool) { return c.Header(name) }
-}
-
-func requestHeader(c *plugin.Ctx) *wire.Header { return &c.Request.Header }
-
-func responseHeader(c *plugin.Ctx) *wire.Header {
-	if c.Response == nil {
-		return nil
-	}
-	return &c.Response.Header
-}
-
-// field is the header whose name, in lower case and with "_" for "-", is name.
-// Fields that repeat are joined with ", ", Cookie with "; ", as nginx does.
-func field(name string, of func(*plugin.Ctx) *wire.Header) Var {
-	name = strings.ToLower(name)
-	sep := ", "
-	if name == "cookie" {
-		sep = "; "
-	}
-	return Var{text: func(c *plugin.Ctx) (string, bool) {
-		h := of(c)
-		if h == nil {
-			return "", false
-		}
-		first, n := find(h, name)
-		if n < 2 {
-			return first, n > 0
-		}
-		return join(c, h, name, sep), true
-	}}
-}
-
-func find(h *wire.Header, name string) (first string, n int) {
-	fields := h.Fields()
-	for i := range fields {
-		if f := &fields[i]; !f.Dropped && named(f.Name, name) {
-			if n == 0 {
-				first = f.Value
-			}
-			n++
-		}
-	}
-	return first, n
-}
-
-func join(c *plugin.Ctx, h *wire.Header, name, sep string) string {
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	*b = (*b)[:0]
-	for i, n := 0, 0; i < len(h.Fields()); i++ {
-		f := &h.Fields()[i]
-		if f.Dropped || !named(f.Name, name) {
-			continue
-		}
-		if n++; n > 1 {
-			*b = append(*b, sep...)
-		}
-		*b = append(*b, f.Value...)
-	}
-	return c.Keep(*b)
-}
-
-// named reports that the field's name is written as variable in variables.
-func named(field, variable string) bool {
-	if len(field) != len(variable) {
-		return false
-	}
-	for i := range len(field) {
-		b := field[i]
+// argument is the first value of a query argument; one without "=" is true.
+func argument(c *plugin.Ctx, name string, buf *[]byte) value {
+	for rest := c.RawQuery(); rest != ""; {
+		var pair string
+		pair, rest, _ = strings.Cut(rest, "&")
+		k, v, assigned := strings.Cut(pair, "=")
 		switch {
-		case 'A' <= b && b <= 'Z':
-			b |= 0x20
-		case b == '-':
-			b = '_'
+		case !decodesTo(k, name):
+			continue
+		case !assigned:
+			return booleanOf(true)
+		case !strings.ContainsAny(v, "%+"):
+			return textOf(v)
 		}
-		if b != variable[i] {
+		*buf = appendUnescaped(*buf, v)
+		return textOf(view(*buf))
+	}
+	return value{}
+}
+
+// decodesTo is unescape(s) == want.
+func decodesTo(s, want string) bool {
+	if !strings.ContainsAny(s, "%+") {
+		return s == want
+	}
+	n := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == '+':
+			c = ' '
+		case c == '%' && i+2 < len(s) && hexDigit(s[i+1]) >= 0 && hexDigit(s[i+2]) >= 0:
+			c = byte(hexDigit(s[i+1])<<4 | hexDigit(s[i+2]))
+			i += 2
+		}
+		if n == len(want) || want[n] != c {
 			return false
 		}
+		n++
 	}
-	return true
+	return n == len(want)
 }
 
-// cookie returns the first cookie of that name (RFC 6265 §4.2.1); the name is
-// compared exactly.
-func cookie(c *plugin.Ctx, name string) (string, bool) {
+// uriParam is a piece of the path that the route's pattern names. There is none
+// before the route is found.
+func uriParam(name string) Var {
+	return Var{text: func(c *plugin.Ctx) (string, bool) { return c.Param(name) }}
+}
+
+// cookie returns the last cookie of that name (RFC 6265 §4.2.1), as
+// lua-resty-cookie does; the name is compared exactly, and a value ends where
+// space begins.
+func cookie(c *plugin.Ctx, name string) (found string, ok bool) {
 	fields := c.Request.Header.Fields()
 	for i := range fields {
 		if f := &fields[i]; f.Dropped || !wire.EqualFold(f.Name, "cookie") {
@@ -200,11 +178,15 @@ func cookie(c *plugin.Ctx, name string) (string, bool) {
 		for rest := fields[i].Value; rest != ""; {
 			var pair string
 			pair, rest, _ = strings.Cut(rest, ";")
-			k, v, ok := strings.Cut(strings.TrimLeft(pair, " \t"), "=")
-			if ok && k == name {
-				return strings.TrimRight(v, " \t"), true
+			k, v, has := strings.Cut(strings.TrimLeft(pair, " \t"), "=")
+			if !has || k != name {
+				continue
 			}
+			if end := strings.IndexAny(v, " \t"); end >= 0 {
+				v = v[:end]
+			}
+			found, ok = v, true
 		}
 	}
-	return "", false
+	return found, ok
 }

@@ -15,23 +15,25 @@ import (
 // (apisix/core/ctx.lua).
 var vars = map[string]Var{
 	"remote_addr":           {text: func(c *plugin.Ctx) (string, bool) { return c.Client, true }},
-	"remote_port":           {format: port(func(c *plugin.Ctx) netip.AddrPort { return c.Peer })},
+	"remote_port":           {format: remotePort},
 	"realip_remote_addr":    {format: addr(func(c *plugin.Ctx) netip.AddrPort { return c.Peer })},
 	"realip_remote_port":    {format: port(func(c *plugin.Ctx) netip.AddrPort { return c.Peer })},
 	"server_addr":           {format: addr(func(c *plugin.Ctx) netip.AddrPort { return c.Server })},
 	"server_port":           {format: port(func(c *plugin.Ctx) netip.AddrPort { return c.Server })},
 	"server_protocol":       {text: func(c *plugin.Ctx) (string, bool) { return c.Request.Proto.String(), true }},
 	"remote_user":           {format: remoteUser},
-	"host":                  {format: host},
+	"host":                  {text: host},
 	"http_host":             {text: httpHost},
+	"server_name":           {text: func(*plugin.Ctx) (string, bool) { return "_", true }},
+	"binary_remote_addr":    {format: binaryAddr},
 	"uri":                   {text: func(c *plugin.Ctx) (string, bool) { return c.Path, true }},
+	"document_uri":          {text: func(c *plugin.Ctx) (string, bool) { return c.Path, true }},
 	"request_uri":           {format: requestURI},
 	"real_request_uri":      {text: func(c *plugin.Ctx) (string, bool) { return c.Request.Target, true }},
 	"args":                  {text: args},
 	"query_string":          {text: args},
 	"is_args":               {text: isArgs},
 	"request":               {format: requestLine},
-	"request_line":          {format: requestLine},
 	"request_method":        {text: method},
 	"method":                {text: method},
 	"scheme":                {text: func(c *plugin.Ctx) (string, bool) { return c.Scheme, true }},
@@ -58,8 +60,7 @@ var vars = map[string]Var{
 	"upstream_host":     {text: upstreamHost},
 	"upstream_uri":      {text: func(c *plugin.Ctx) (string, bool) { return c.To.Target, true }},
 	"balancer_ip":       {text: balancerIP},
-	"balancer_port":     {text: balancerPort},
-	"apisix_request_id": {text: func(c *plugin.Ctx) (string, bool) { return c.RequestID(), true }},
+	"balancer_port":     {typed: balancerPort},
 	"request_id":        {text: func(c *plugin.Ctx) (string, bool) { return c.RequestID(), true }},
 	"consumer_name":     {text: consumer(func(c *plugin.Consumer) string { return c.Name })},
 	"consumer_group_id": {text: consumer(func(c *plugin.Consumer) string { return c.GroupID })},
@@ -67,6 +68,70 @@ var vars = map[string]Var{
 	"route_name":        {text: route(func(r *plugin.Route) string { return r.Name })},
 	"service_id":        {text: route(func(r *plugin.Route) string { return r.ServiceID })},
 	"service_name":      {text: route(func(r *plugin.Route) string { return r.ServiceName })},
+
+	"graphql_operation":   graphqlVar(func(q *graphqlQuery) value { return textIf(q.operation) }),
+	"graphql_name":        graphqlVar(func(q *graphqlQuery) value { return textOf(q.name) }),
+	"graphql_root_fields": graphqlVar(func(q *graphqlQuery) value { return value{kind: tree, tree: q.rootFields} }),
+
+	"original_x_forwarded_for":   original("x_forwarded_for"),
+	"original_x_forwarded_proto": original("x_forwarded_proto"),
+	"original_x_forwarded_host":  original("x_forwarded_host"),
+	"original_x_forwarded_port":  original("x_forwarded_port"),
+	"original_forwarded":         original("forwarded"),
+
+	// Variables of nginx that have no value here: logs show "-".
+	"connection": {}, "connection_requests": {}, "connections_active": {}, "gzip_ratio": {}, "limit_rate": {},
+	"pipe": {}, "request_completion": {}, "request_filename": {}, "request_body": {}, "request_body_file": {},
+	"http2": {}, "http3": {}, "ssl_protocol": {}, "ssl_cipher": {}, "ssl_server_name": {}, "ssl_session_reused": {},
+	"ssl_client_verify": {}, "ssl_client_s_dn": {}, "ssl_client_i_dn": {}, "ssl_client_serial": {},
+	"proxy_protocol_addr": {}, "proxy_protocol_port": {}, "upstream_cache_status": {},
+	"upstream_bytes_received": {}, "upstream_bytes_sent": {}, "upstream_response_length": {},
+}
+
+// replaceable is immutable. Plugins give these variables another value by
+// Ctx.SetVar.
+var replaceable = map[string]Var{
+	"apisix_request_id":             {text: func(c *plugin.Ctx) (string, bool) { return c.RequestID(), true }},
+	"request_line":                  {format: requestLine},
+	"rate_limiting_info":            {},
+	"resp_body":                     constantly(""),
+	"apisix_upstream_response_time": vars["upstream_response_time"],
+	"upstream_unresolved_host":      {text: unresolvedHost},
+	"upstream_upgrade":              constantly(""),
+	"upstream_connection":           constantly(""),
+	"upstream_mirror_host":          constantly(""),
+	"upstream_mirror_uri":           constantly(""),
+
+	"request_type":                    constantly("traditional_http"),
+	"request_llm_model":               constantly(""),
+	"llm_model":                       constantly(""),
+	"llm_time_to_first_token":         constantly("0"),
+	"llm_prompt_tokens":               constantly("0"),
+	"llm_completion_tokens":           constantly("0"),
+	"llm_total_tokens":                constantly("0"),
+	"llm_stream":                      constantly("false"),
+	"llm_has_tool_calls":              constantly("false"),
+	"llm_tool_count":                  constantly("0"),
+	"llm_end_user_id":                 constantly(""),
+	"llm_cache_read_input_tokens":     constantly("0"),
+	"llm_cache_creation_input_tokens": constantly("0"),
+	"llm_reasoning_tokens":            constantly("0"),
+	"llm_content_risk_level":          constantly(""),
+	"mqtt_client_id":                  {},
+	"rpc_time":                        {},
+	"redis_cmd_line":                  {},
+}
+
+func constantly(s string) Var {
+	return Var{text: func(*plugin.Ctx) (string, bool) { return s, true }}
+}
+
+// textIf is s; an empty one is absent.
+func textIf(s string) value {
+	if s == "" {
+		return value{}
+	}
+	return textOf(s)
 }
 
 // families is immutable.
@@ -75,13 +140,17 @@ var families = []struct {
 	of     func(rest string) Var
 }{
 	{"arg_", func(name string) Var {
-		return Var{text: func(c *plugin.Ctx) (string, bool) { return c.Query(name) }}
+		return Var{typed: func(c *plugin.Ctx, buf *[]byte) value { return argument(c, name, buf) }}
 	}},
 	{"cookie_", func(name string) Var {
 		return Var{text: func(c *plugin.Ctx) (string, bool) { return cookie(c, name) }}
 	}},
-	{"http_", func(name string) Var { return field(name, requestHeader) }},
-	{"sent_http_", func(name string) Var { return field(name, responseHeader) }},
+	{"http_", requestField},
+	{"sent_http_", sentField},
+	{"upstream_http_", upstreamField},
+	{"upstream_cookie_", upstreamCookie},
+	{"post_arg_", postArg},
+	{"uri_param_", uriParam},
 }
 
 func hostname() Var {
@@ -100,6 +169,14 @@ func port(of func(*plugin.Ctx) netip.AddrPort) func([]byte, *plugin.Ctx) ([]byte
 	return func(dst []byte, c *plugin.Ctx) ([]byte, bool) {
 		return strconv.AppendUint(dst, uint64(of(c).Port()), 10), true
 	}
+}
+
+// remotePort is empty where proxies do not report it.
+func remotePort(dst []byte, c *plugin.Ctx) ([]byte, bool) {
+	if c.ClientPort == 0 {
+		return dst, true
+	}
+	return strconv.AppendUint(dst, uint64(c.ClientPort), 10), true
 }
 
 func count(of func(*plugin.Ctx) int64) func([]byte, *plugin.Ctx) ([]byte, bool) {
@@ -134,7 +211,7 @@ func pid(dst []byte, _ *plugin.Ctx) ([]byte, bool) {
 
 // The log writes instants with the precision of a millisecond.
 
-func ended(c *plugin.Ctx) time.Time {
+func endTime(c *plugin.Ctx) time.Time {
 	if c.Sent.End.IsZero() {
 		return time.Now()
 	}
@@ -142,19 +219,19 @@ func ended(c *plugin.Ctx) time.Time {
 }
 
 func requestTime(dst []byte, c *plugin.Ctx) ([]byte, bool) {
-	return appendSeconds(dst, ended(c).Sub(c.Start)), true
+	return appendSeconds(dst, endTime(c).Sub(c.Start)), true
 }
 
 func timeLocal(dst []byte, c *plugin.Ctx) ([]byte, bool) {
-	return ended(c).AppendFormat(dst, "02/Jan/2006:15:04:05 -0700"), true
+	return endTime(c).AppendFormat(dst, "02/Jan/2006:15:04:05 -0700"), true
 }
 
 func timeISO8601(dst []byte, c *plugin.Ctx) ([]byte, bool) {
-	return ended(c).AppendFormat(dst, "2006-01-02T15:04:05-07:00"), true
+	return endTime(c).AppendFormat(dst, "2006-01-02T15:04:05-07:00"), true
 }
 
 func msec(dst []byte, c *plugin.Ctx) ([]byte, bool) {
-	return appendSeconds(dst, time.Duration(ended(c).UnixMilli())*time.Millisecond), true
+	return appendSeconds(dst, time.Duration(endTime(c).UnixMilli())*time.Millisecond), true
 }
 
 // appendSeconds appends d as seconds with three digits after the point.
@@ -230,10 +307,34 @@ func balancerIP(c *plugin.Ctx) (string, bool) {
 	return strings.Trim(a[:i], "[]"), true
 }
 
-func balancerPort(c *plugin.Ctx) (string, bool) {
+// balancerPort is a number, as it is in APISIX.
+func balancerPort(c *plugin.Ctx, _ *[]byte) value {
 	a := lastTry(c).Addr
-	i := strings.LastIndexByte(a, ':')
-	return a[i+1:], i >= 0
+	n, err := strconv.Atoi(a[strings.LastIndexByte(a, ':')+1:])
+	if err != nil {
+		return value{}
+	}
+	return numberOf(float64(n))
+}
+
+// unresolvedHost is the node's host as it was dialled.
+func unresolvedHost(c *plugin.Ctx) (string, bool) {
+	s, _ := balancerIP(c)
+	return s, true
+}
+
+// binaryAddr is the client's address as 4 or 16 bytes.
+func binaryAddr(dst []byte, c *plugin.Ctx) ([]byte, bool) {
+	a, err := netip.ParseAddr(c.Client)
+	if err != nil {
+		return dst, false
+	}
+	if a = a.Unmap(); a.Is4() {
+		b := a.As4()
+		return append(dst, b[:]...), true
+	}
+	b := a.As16()
+	return append(dst, b[:]...), true
 }
 
 func firstOf(texts ...string) string {

@@ -11,6 +11,7 @@ import (
 type Template struct {
 	parts []part
 	fixed bool
+	body  bool
 }
 
 type part struct {
@@ -19,39 +20,31 @@ type part struct {
 	other   string // in place of an absent value
 }
 
-// Parse compiles APISIX's template syntax: $name, ${name} and
-// ${name ?? default}, where a name consists of letters, digits, "_" and "." and
-// an absent value is empty or the default; \$ is a dollar sign. An unknown
-// variable or a brace that is not closed is an error; a "$" that begins no name
-// stands for itself.
+// Parse compiles APISIX's template syntax (core.utils.resolve_var): $name, where
+// a name consists of letters, digits, "_" and ".", and ${name} and
+// ${name ?? default}, where it is any text. An absent value is empty or the
+// default. A "$" behind a backslash, which stays, or one that begins no
+// reference stands for itself. A name that is not the gateway's own is what a
+// plugin sets by Ctx.SetVar. Only a post_arg path can be wrong.
 func Parse(text string) (*Template, error) {
 	t := &Template{fixed: true}
 	var literal strings.Builder
 	for i := 0; i < len(text); {
-		switch {
-		case text[i] == '\\' && strings.HasPrefix(text[i+1:], "$"):
-			literal.WriteByte('$')
-			i += 2
-			continue
-		case text[i] != '$':
+		name, other, n := "", "", 0
+		if text[i] == '$' && (i == 0 || text[i-1] != '\\') {
+			name, other, n = reference(text[i:])
+		}
+		if n == 0 {
 			literal.WriteByte(text[i])
 			i++
 			continue
 		}
-		name, other, n, err := reference(text[i:])
-		if err != nil {
-			return nil, fmt.Errorf("at character %d: %w", i+1, err)
-		}
-		if n == 0 {
-			literal.WriteByte('$')
-			i++
-			continue
-		}
-		v, err := Lookup(name)
+		v, err := Variable(name)
 		if err != nil {
 			return nil, fmt.Errorf("at character %d: %w", i+1, err)
 		}
 		t.parts = append(t.parts, part{literal: literal.String(), v: v, other: other})
+		t.body = t.body || v.body
 		literal.Reset()
 		t.fixed = false
 		i += n
@@ -64,34 +57,27 @@ func Parse(text string) (*Template, error) {
 
 // reference reads the variable at the start of s, which is a "$"; n is its
 // length, 0 when s begins no variable.
-func reference(s string) (name, other string, n int, err error) {
-	if !strings.HasPrefix(s, "${") {
-		end := 1
-		for end < len(s) && nameByte(s[end]) {
-			end++
+func reference(s string) (name, other string, n int) {
+	inside, _, closed := strings.Cut(s[1:], "}")
+	if closed && len(inside) > 1 && inside[0] == '{' {
+		segments := strings.SplitN(strings.TrimSpace(inside[1:]), "??", 3)
+		if len(segments) > 1 {
+			other = strings.TrimSpace(segments[1])
 		}
-		if end == 1 {
-			return "", "", 0, nil
-		}
-		return s[1:end], "", end, nil
+		return strings.TrimSpace(segments[0]), other, len(inside) + len("$}")
 	}
-	inside, _, closed := strings.Cut(s[2:], "}")
-	if !closed {
-		return "", "", 0, fmt.Errorf("${ is not closed")
+	end := 1
+	for end < len(s) && (isNameByte(s[end], true) || s[end] == '.') {
+		end++
 	}
-	name, other, _ = strings.Cut(inside, "??")
-	name, other = strings.TrimSpace(name), strings.TrimSpace(other)
-	for i := range len(name) {
-		if !nameByte(name[i]) {
-			return "", "", 0, fmt.Errorf("%q is not a variable's name", name)
-		}
+	if end == 1 {
+		return "", "", 0
 	}
-	return name, other, len(inside) + len("${}"), nil
+	return s[1:end], "", end
 }
 
-func nameByte(c byte) bool {
-	return c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
+// ReadsBody says that a variable comes from the request's body (Var.ReadsBody).
+func (t *Template) ReadsBody() bool { return t.body }
 
 // Append appends the text with the request's values.
 func (t *Template) Append(dst []byte, c *plugin.Ctx) []byte {
@@ -114,9 +100,9 @@ func (t *Template) Value(c *plugin.Ctx) string {
 	case t.fixed:
 		return t.parts[0].literal
 	}
-	b := buffers.Get().(*[]byte)
-	defer buffers.Put(b)
-	*b = t.Append((*b)[:0], c)
+	b := getBuffer()
+	defer putBuffer(b)
+	*b = t.Append(*b, c)
 	return c.Keep(*b)
 }
 

@@ -1,0 +1,102 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"weir/internal/document"
+)
+
+// networks are addresses and networks, as in lua-resty-ipmatcher 0.6.1.
+type networks struct {
+	set  map[netip.Prefix]struct{}
+	bits [2][]int // lengths in set, of IPv4 and of IPv6 networks
+}
+
+func compileNetworks(right value) (*networks, error) {
+	var list []*document.Value
+	switch {
+	case right.kind == text && right.text != "":
+		list = []*document.Value{document.NewString(right.text)}
+	case right.kind == tree:
+		list = right.tree.Items
+	}
+	if len(list) == 0 {
+		return nil, errors.New("invalid ip address")
+	}
+	n := &networks{set: map[netip.Prefix]struct{}{}}
+	for _, item := range list {
+		p, err := network(item.Text)
+		if err != nil {
+			return nil, err
+		}
+		if _, have := n.set[p]; have {
+			continue
+		}
+		n.set[p] = struct{}{}
+		n.addLength(p)
+	}
+	return n, nil
+}
+
+func (n *networks) addLength(p netip.Prefix) {
+	lengths := &n.bits[family(p.Addr())]
+	for _, have := range *lengths {
+		if have == p.Bits() {
+			return
+		}
+	}
+	*lengths = append(*lengths, p.Bits())
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// network reads an address with an optional length; IPv6 may stand in brackets.
+func network(s string) (netip.Prefix, error) {
+	host, length, given := strings.Cut(s, "/")
+	addr, ok := address(host)
+	bits := addr.BitLen()
+	if f, isNumber := parseNumber(length); given && isNumber {
+		if bits = int(f); float64(bits) != f {
+			ok = false
+		}
+	}
+	p := netip.PrefixFrom(addr, bits)
+	if !ok || !p.IsValid() {
+		return p, fmt.Errorf("invalid ip address: %s", host)
+	}
+	return p.Masked(), nil
+}
+
+func address(s string) (netip.Addr, bool) {
+	if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+		s = inner[:len(inner)-1]
+	}
+	a, err := netip.ParseAddr(s)
+	return a, err == nil && a.Zone() == ""
+}
+
+// contain says whether s is an address in one of the networks.
+func (n *networks) contain(s string) bool {
+	a, ok := address(s)
+	if !ok {
+		return false
+	}
+	for _, bits := range n.bits[family(a)] {
+		p, err := a.Prefix(bits)
+		if err != nil {
+			continue
+		}
+		if _, ok := n.set[p]; ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,306 @@
+package expr
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2"
+)
+
+// A Pattern is a regular expression with the syntax and the meaning of PCRE,
+// used as APISIX does: on bytes, not on characters, without further options. It
+// is immutable.
+//
+// Bytes above 0x7F are matched as characters of the private use area, one for
+// each, which no letter's case and no class but a negated one has.
+type Pattern struct {
+	linear    *regexp.Regexp
+	backtrack *regexp2.Regexp
+}
+
+// patternTime bounds a match that needs backtracking. It is enforced within a
+// tenth of a second.
+const patternTime = 100 * time.Millisecond
+
+// CompilePattern compiles a pattern; fold ignores the case of ASCII letters.
+// Go's linear engine runs it where that knows the syntax and means the same, a
+// backtracking one otherwise. Recursion, callouts and control verbs are errors.
+func CompilePattern(pattern string, fold bool) (*Pattern, error) {
+	if re := compileLinear(pattern, fold); re != nil {
+		return &Pattern{linear: re}, nil
+	}
+	options := regexp2.RegexOptions(regexp2.RE2)
+	if fold {
+		options |= regexp2.IgnoreCase
+	}
+	t := translator{in: pattern, backtrack: true}
+	re, err := regexp2.Compile(t.translate(), options)
+	if err != nil {
+		return nil, fmt.Errorf("invalid or unsupported regular expression %q: %w", pattern, err)
+	}
+	re.MatchTimeout = patternTime
+	return &Pattern{backtrack: re}, nil
+}
+
+// compileLinear returns nil if Go's engine does not know the pattern, or would
+// understand something else.
+func compileLinear(pattern string, fold bool) *regexp.Regexp {
+	t := translator{in: pattern}
+	translated := t.translate()
+	if t.beyond {
+		return nil
+	}
+	if fold {
+		translated = "(?i)" + translated
+	}
+	if t.dollar {
+		tree, err := syntax.Parse(translated, syntax.Perl)
+		if err != nil || !endsLines(tree, true) {
+			return nil
+		}
+		translated = tree.String()
+	}
+	re, err := regexp.Compile(translated)
+	if err != nil {
+		return nil
+	}
+	return re
+}
+
+// endsLines gives every "$" its meaning in PCRE, the end or a line feed before
+// it. That consumes the line feed, so ok is false where something may follow.
+func endsLines(re *syntax.Regexp, tail bool) (ok bool) {
+	switch re.Op {
+	case syntax.OpEndText:
+		if re.Flags&syntax.WasDollar == 0 {
+			return true
+		}
+		end, err := syntax.Parse(`(?:\n?\z)`, syntax.Perl)
+		*re = *end
+		return tail && err == nil
+	case syntax.OpConcat, syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
+		for i, sub := range re.Sub {
+			last := re.Op == syntax.OpConcat && i == len(re.Sub)-1
+			if !endsLines(sub, tail && last) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, sub := range re.Sub {
+		if !endsLines(sub, tail) {
+			return false
+		}
+	}
+	return true
+}
+
+// Match reports whether the pattern matches somewhere in s. The error says that
+// it took too long.
+func (p *Pattern) Match(s string) (bool, error) {
+	if isASCII(s) {
+		return p.match(s)
+	}
+	b := getBuffer()
+	defer putBuffer(b)
+	for i := range len(s) {
+		if s[i] < 0x80 {
+			*b = append(*b, s[i])
+		} else {
+			*b = append(*b, string(highByte(s[i]))...)
+		}
+	}
+	return p.match(view(*b))
+}
+
+func (p *Pattern) match(s string) (bool, error) {
+	if p.linear != nil {
+		return p.linear.MatchString(s), nil
+	}
+	return p.backtrack.MatchString(s)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// highByte is the character that a byte above 0x7F is matched as.
+func highByte(b byte) rune { return 0xE000 + rune(b) }
+
+// lastRune is the greatest character in any subject.
+const lastRune = 0xE0FF
+
+// A translator rewrites a pattern for an engine: what means something else
+// there, or nothing, is expressed in other words.
+type translator struct {
+	in        string
+	backtrack bool // for the backtracking engine
+
+	at     int
+	out    strings.Builder
+	stack  []int // where the open groups begin in out
+	atom   int   // where the last atom begins in out
+	multi  bool  // option m was seen
+	spaces bool  // option x was seen
+
+	dollar bool // there is a "$" that does not end each line
+	beyond bool // Go's engine would not mean the same
+}
+
+func (t *translator) translate() string {
+	for t.at < len(t.in) {
+		c := t.in[t.at]
+		switch {
+		case c == '\\':
+			t.begin()
+			t.escape(false)
+		case c == '[':
+			t.begin()
+			t.class()
+		case c == '(':
+			t.group()
+		case c == ')':
+			t.write(")")
+			if n := len(t.stack); n > 0 {
+				t.atom, t.stack = t.stack[n-1], t.stack[:n-1]
+			}
+			t.at++
+		case c == '$' && !t.multi:
+			t.begin()
+			t.end()
+			t.at++
+		case strings.IndexByte("*+?{", c) >= 0:
+			t.quantifier()
+		case t.spaces && strings.IndexByte(" \t\n\v\f\r", c) >= 0:
+			t.at++
+		case t.spaces && c == '#':
+			t.skipTo('\n')
+		default:
+			t.begin()
+			t.literal(c)
+			t.at++
+		}
+	}
+	return t.out.String()
+}
+
+func (t *translator) write(s string) { t.out.WriteString(s) }
+
+func (t *translator) begin() { t.atom = t.out.Len() }
+
+// skipTo goes behind the next c, or to the end.
+func (t *translator) skipTo(c byte) {
+	n := strings.IndexByte(t.in[t.at:], c)
+	if n < 0 {
+		t.at = len(t.in)
+		return
+	}
+	t.at += n + 1
+}
+
+// end writes the end of the subject, or of its last line.
+func (t *translator) end() {
+	if t.backtrack {
+		t.write(`(?=\n?\z)`)
+		return
+	}
+	t.dollar = true
+	t.write("$")
+}
+
+// literal writes a byte of the pattern that stands for itself or is an operator
+// in both languages.
+func (t *translator) literal(c byte) {
+	if c < 0x80 {
+		t.out.WriteByte(c)
+		return
+	}
+	t.out.WriteRune(highByte(c))
+}
+
+// group begins a group, or takes options and comments.
+func (t *translator) group() {
+	rest := t.in[t.at:]
+	if strings.HasPrefix(rest, "(?#") {
+		t.skipTo(')')
+		return
+	}
+	if strings.HasPrefix(rest, "(?") {
+		t.options(rest[2:])
+	}
+	t.begin()
+	t.stack = append(t.stack, t.atom)
+	t.write("(")
+	t.at++
+	if strings.HasPrefix(rest, "(?P=") {
+		if name, _, ok := strings.Cut(rest[4:], ")"); ok && t.backtrack {
+			t.write(`?:\k<` + name + ">")
+			t.at += len("?P=") + len(name)
+		}
+		return
+	}
+	if strings.HasPrefix(rest, "(?") {
+		t.write("?") // no quantifier
+		t.at++
+	}
+}
+
+// options notes the options that change what is to be translated. They are taken
+// to hold from here on.
+func (t *translator) options(s string) {
+	for i := range len(s) {
+		switch s[i] {
+		case 'm':
+			t.multi = true
+		case 'x':
+			t.spaces, t.beyond = true, true
+		case 'i', 's', 'U', 'J', 'n':
+		default:
+			return
+		}
+	}
+}
+
+// quantifier copies a quantifier; a possessive one makes its atom an atomic
+// group.
+func (t *translator) quantifier() {
+	q := t.in[t.at : t.at+1]
+	if q == "{" {
+		if end := strings.IndexByte(t.in[t.at:], '}'); isCount(t.in[t.at+1 : t.at+max(end, 1)]) {
+			q = t.in[t.at : t.at+end+1]
+		} else {
+			t.begin()
+			t.write(`\{`)
+			t.at++
+			return
+		}
+	}
+	t.write(q)
+	t.at += len(q)
+	rest := t.in[t.at:]
+	switch {
+	case strings.HasPrefix(rest, "?"):
+		t.write("?")
+		t.at++
+	case strings.HasPrefix(rest, "+"):
+		t.at++
+		t.beyond = true
+		all := t.out.String()
+		t.out.Reset()
+		t.write(all[:t.atom] + "(?>" + all[t.atom:] + ")")
+	}
+}
+
+// isCount reports that s is what may stand between the braces of a quantifier.
+func isCount(s string) bool {
+	from, to, _ := strings.Cut(s, ",")
+	return from != "" && strings.Trim(from, "0123456789") == "" && strings.Trim(to, "0123456789") == ""
+}
