@@ -72,7 +72,7 @@ func (x *exchange) answer(r *plugin.Reply) {
 	x.local.Status = r.Status
 	x.local.Length = int64(len(body))
 	h := &x.local.Header
-	h.Add("Date", x.engine.date.get())
+	h.Add("Date", x.engine.clock.Date())
 	typed := false
 	for _, f := range r.Header {
 		h.Add(f[0], f[1])

@@ -13,11 +13,15 @@ type deadline struct {
 // slack is how much later than asked a deadline may strike.
 func slack(d time.Duration) time.Duration { return min(d/10, time.Second) }
 
-// extend makes the deadline strike between now+d and now+d+slack(d).
-func (l *deadline) extend(now time.Time, d time.Duration) {
+// extend makes the deadline strike after d and before d+slack(d) from now on.
+func (l *deadline) extend(c *clock, d time.Duration) {
 	if d <= 0 {
 		l.clear()
 		return
+	}
+	now := c.For(d)
+	if d >= coarseFrom {
+		d += tick // by which now may be behind
 	}
 	if left := l.at.Sub(now); left >= d && left <= d+slack(d) {
 		return

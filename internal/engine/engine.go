@@ -55,7 +55,7 @@ type Engine struct {
 	conns    map[*conn]struct{}
 	draining atomic.Bool
 	wg       sync.WaitGroup // connections and acceptors
-	date     dateCell
+	clock    clock
 	stop     chan struct{}
 	stopOnce sync.Once
 	sweeper  sync.WaitGroup
@@ -64,7 +64,7 @@ type Engine struct {
 // New makes an engine and starts its sweeper; Shutdown ends both.
 func New(cfg Config) *Engine {
 	e := &Engine{Config: cfg, conns: map[*conn]struct{}{}, stop: make(chan struct{})}
-	e.date.set(time.Now())
+	e.clock.set(time.Now())
 	e.sweeper.Go(e.sweep)
 	return e
 }

@@ -155,8 +155,10 @@ func (x *exchange) end() {
 		x.fail(500, errPanic)
 	}
 	x.logFailure()
-	x.ctx.Sent.End = time.Now()
-	x.logPhase()
+	if x.engine.AccessLog != nil || x.run.HasLog() {
+		x.ctx.Sent.End = time.Now()
+		x.logPhase()
+	}
 	x.pin.Drop()
 }
 

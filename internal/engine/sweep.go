@@ -2,19 +2,22 @@ package engine
 
 import "time"
 
-// sweep looks once a second at connections whose upstream makes them wait: a
-// client that has left ends the request, so that nothing is computed for nobody.
-// This replaces a watching goroutine or read per request.
+// sweep sets the clock, and looks once a second at connections whose upstream
+// makes them wait: a client that has left ends the request, so that nothing is
+// computed for nobody. This replaces a watching goroutine or read per request.
 func (e *Engine) sweep() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for last := time.Now(); ; {
 		select {
 		case <-e.stop:
 			return
-		case now := <-tick.C:
-			e.date.set(now)
-			e.each(func(c *conn) { c.abortIfGone(now) })
+		case now := <-t.C:
+			e.clock.set(now)
+			if now.Sub(last) >= time.Second {
+				last = now
+				e.each(func(c *conn) { c.abortIfGone(now) })
+			}
 		}
 	}
 }

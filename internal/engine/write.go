@@ -2,7 +2,6 @@ package engine
 
 import (
 	"strconv"
-	"time"
 
 	"weir/internal/wire"
 )
@@ -54,7 +53,7 @@ func (c *conn) sendPiece(body []byte, last bool) error {
 		return c.send(c.head)
 	}
 	c.vec = append(c.vecs[:0], c.head, body, c.tail)
-	c.write.extend(time.Now(), c.engine.SendTimeout)
+	c.write.extend(&c.engine.clock, c.engine.SendTimeout)
 	n, err := c.vec.WriteTo(c.nc)
 	c.ctx.Sent.Bytes += n
 	return err
