@@ -60,7 +60,7 @@ var floors = map[string][]string{
 	"internal/snapshot": {
 		"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring",
 		"internal/model", "internal/plugin",
-		"internal/expr", "internal/upstream", "internal/cert", "internal/dialect/...",
+		"internal/expr", "internal/upstream", "internal/health", "internal/cert", "internal/dialect/...",
 		"internal/plan", "internal/router", "internal/accesslog",
 	},
 

@@ -50,9 +50,11 @@ type exchange struct {
 	run     plan.Run
 	call    upstream.Call
 
-	// The methods early and beforeTry as values, made once.
+	// Methods as values, made once.
 	earlyHook func(*wire.Response) error
 	tryHook   func(int) error
+	hashHook  func() string
+	hash      func(*plugin.Ctx) string // what hashHook reads; nil: nothing
 
 	local   wire.Response // an answer of the gateway's own
 	trailer *wire.Header  // of the answer; nil: none
@@ -77,7 +79,7 @@ func (x *exchange) init(e *Engine, s stream, u upload) {
 	x.pin = e.State.NewPin()
 	x.ctx.Request = &x.request
 	x.ctx.Buffer = x
-	x.earlyHook, x.tryHook = x.early, x.beforeTry
+	x.earlyHook, x.tryHook, x.hashHook = x.early, x.beforeTry, x.hashKey
 	x.path = make([]byte, 0, 256)
 }
 

@@ -19,7 +19,7 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 		x.answer(pages[fault])
 		return
 	}
-	if err := x.prepare(); err != nil {
+	if err := x.prepare(up); err != nil {
 		x.cut(err)
 		return
 	}
@@ -35,8 +35,8 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 }
 
 // choose finds the upstream: a plugin's choice, else the route's.
-func (x *exchange) choose(snap *snapshot.Snapshot) (u *upstream.Upstream, fault int) {
-	if own, ok := x.ctx.To.Upstream.(*upstream.Upstream); ok {
+func (x *exchange) choose(snap *snapshot.Snapshot) (u *snapshot.Upstream, fault int) {
+	if own, ok := x.ctx.To.Upstream.(*snapshot.Upstream); ok {
 		return own, 0
 	}
 	return snap.Upstream(x.route, x.ctx.To.UpstreamID)
@@ -78,11 +78,14 @@ func (x *exchange) beforeTry(int) error {
 }
 
 // prepare fills the call.
-func (x *exchange) prepare() error {
+func (x *exchange) prepare(up *snapshot.Upstream) error {
 	c, to := &x.call, &x.ctx.To
 	c.Reset()
 	c.Request = &x.request
-	c.Method, c.Target, c.ForceHost = to.Method, to.Target, to.Host
+	c.Method, c.Target, c.ForceHost, c.Scheme = to.Method, to.Target, to.Host, to.Scheme
+	if x.hash = up.Key; x.hash != nil {
+		c.HashKey = x.hashHook
+	}
 	c.Timeout = x.route.Timeout
 	x.lines = x.appendForwarded(x.lines[:0])
 	x.dropOwn()
@@ -93,6 +96,9 @@ func (x *exchange) prepare() error {
 	}
 	return x.prepareBody()
 }
+
+// hashKey is what the upstream's node is chosen by.
+func (x *exchange) hashKey() string { return x.hash(&x.ctx) }
 
 // prepareBody lets the call read the client's body, or what a plugin has
 // buffered of it. 100 Continue goes out here and not at the first read, which
@@ -243,6 +249,7 @@ func dropResponseHop(r *wire.Response) {
 
 // endCall gives the connection back and notes what was tried.
 func (x *exchange) endCall() {
+	x.call.Status = x.ctx.Sent.Status
 	x.call.Finish()
 	for i := range x.call.Tries {
 		t := &x.call.Tries[i]
@@ -251,7 +258,7 @@ func (x *exchange) endCall() {
 			status = statusOf(t.Err)
 		}
 		x.ctx.Sent.Tries = append(x.ctx.Sent.Tries, plugin.Try{
-			Addr: t.Addr, Status: status, Connect: t.Connect, Header: t.Header, Total: t.Total,
+			Addr: t.Addr, Scheme: t.Scheme, Host: t.Host, Status: status, Connect: t.Connect, Header: t.Header, Total: t.Total,
 		})
 	}
 }

@@ -49,6 +49,8 @@ type Applier struct {
 	deltas   atomic.Int64
 	spent    atomic.Int64 // nanoseconds
 
+	certificates certificates
+
 	waiting struct {
 		mu   sync.Mutex
 		list map[*waiter]struct{}
@@ -81,6 +83,7 @@ func New(cfg Config) *Applier {
 		users:    users{},
 		stop:     make(chan struct{}),
 	}
+	a.config.Upstream.Certificate = a.certificate
 	a.env = a.newEnv(ctx)
 	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)

@@ -34,7 +34,10 @@ func (x *compiler) check(o model.Object) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(supported(doc), x.checkParts("routes/"+o.ID, doc.Plugins, doc.Upstream))
+		if _, err := predicate(doc); err != nil {
+			return err
+		}
+		return x.checkParts("routes/"+o.ID, doc.Plugins, doc.Upstream)
 	case model.KindService:
 		doc, err := apisix.Service(o.ID, o.Raw)
 		if err != nil {
@@ -69,7 +72,7 @@ func (x *compiler) checkParts(owner string, plugins model.Plugins, up *model.Ups
 		return firstFault(err)
 	}
 	defer p.Release()
-	u, err := x.compileInline(up)
+	u, err := x.compileInline(up, "", 0)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"weir/internal/model"
 	"weir/internal/plan"
 	"weir/internal/plugin"
-	"weir/internal/upstream"
 )
 
 // A compiler turns documents into what runs. It keeps nothing.
@@ -62,7 +61,7 @@ func (x *compiler) pluginUpstream(raw json.RawMessage) (plugin.Upstream, error) 
 	if err != nil {
 		return nil, err
 	}
-	u, err := upstream.Compile(m, x.config.Upstream)
+	u, err := x.newUpstream(m, "", 0)
 	if err != nil {
 		return nil, err
 	}

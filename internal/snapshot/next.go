@@ -8,7 +8,6 @@ import (
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/router"
-	"weir/internal/upstream"
 )
 
 // next is the state after a delta in the making.
@@ -174,7 +173,7 @@ func (n *next) retire(close func()) { n.retired = append(n.retired, close) }
 type upstreamEntry struct {
 	model.Object
 	digest  apisix.Digest
-	running *upstream.Upstream
+	running *Upstream
 }
 
 func (n *next) putUpstream(o model.Object) {
@@ -189,7 +188,7 @@ func (n *next) putUpstream(o model.Object) {
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	u, err := n.compileUpstream(o.ID, o.Raw)
+	u, err := n.compileUpstream(o)
 	if err != nil {
 		n.fault(o.Key, err)
 	} else {
@@ -199,14 +198,6 @@ func (n *next) putUpstream(o model.Object) {
 		e.running = u
 	}
 	n.upstreams.Set(o.ID, e)
-}
-
-func (x *compiler) compileUpstream(id string, raw []byte) (*upstream.Upstream, error) {
-	m, err := apisix.Upstream(id, raw)
-	if err != nil {
-		return nil, err
-	}
-	return upstream.Compile(m, x.config.Upstream)
 }
 
 func (n *next) removeUpstream(id string) {

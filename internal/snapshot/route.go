@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"weir/internal/dialect/apisix"
+	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plan"
 	"weir/internal/plugin"
@@ -23,11 +24,8 @@ type routeEntry struct {
 	running   *router.Route[*Route]
 }
 
-// What a document may ask for and this version does not have.
-var (
-	errLua  = fmt.Errorf("filter_func and script (Lua): %w", upstream.ErrUnsupported)
-	errVars = fmt.Errorf("vars: %w", upstream.ErrUnsupported)
-)
+// errLua: a document may ask for it and this version does not have it.
+var errLua = fmt.Errorf("filter_func and script (Lua): %w", upstream.ErrUnsupported)
 
 func (n *next) putRoute(o model.Object) {
 	old, _ := n.routes.Get(o.ID)
@@ -136,9 +134,18 @@ func (n *next) replace(old, new *router.Route[*Route]) {
 // compileRoute compiles a route with its service and plugin config. It fails
 // only for what the document itself says; a disabled route compiles to nil.
 func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
-	if err := supported(doc); err != nil {
+	match, err := predicate(doc)
+	if err != nil {
 		return nil, err
 	}
+	r, err := n.compileParts(doc)
+	if r != nil {
+		r.Match = match
+	}
+	return r, err
+}
+
+func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 	service, ok := n.serviceOf(doc)
 	if !ok || doc.Disabled {
 		return n.idle(doc, nil, 404)
@@ -181,16 +188,6 @@ func (n *next) idle(doc *model.Route, service *serviceEntry, fault int) (*router
 	return n.entry(doc, service, &Route{Fault: fault}), nil
 }
 
-func supported(doc *model.Route) error {
-	if doc.FilterFunc != "" || doc.Script != "" {
-		return errLua
-	}
-	if doc.Vars != nil {
-		return errVars
-	}
-	return nil
-}
-
 // merge is the plugins of a route: its own, then those of its plugin config,
 // then of its service, where none of that name is there yet (apisix-runtime.md
 // §3). No conf at all means that the service's own plan serves.
@@ -220,12 +217,13 @@ func addMissing(confs, more []plan.Conf) []plan.Conf {
 }
 
 // inline is the upstream that the route carries itself, or its service does.
-func (n *next) inline(doc *model.Route, service *serviceEntry) (*upstream.Upstream, error) {
+func (n *next) inline(doc *model.Route, service *serviceEntry) (*Upstream, error) {
 	if doc.UpstreamID != "" {
 		return nil, nil
 	}
 	if doc.Upstream != nil {
-		return n.compileInline(doc.Upstream)
+		e, _ := n.routes.Get(doc.ID)
+		return n.compileInline(doc.Upstream, "routes/"+doc.ID, e.Created)
 	}
 	if service == nil || service.upstream == nil || service.service.UpstreamID != "" {
 		return nil, nil
@@ -259,7 +257,6 @@ func (n *next) entry(doc *model.Route, service *serviceEntry, r *Route) *router.
 		Hosts:    hosts,
 		Methods:  doc.Methods,
 		Priority: doc.Priority,
-		Match:    remoteAddrs(doc.RemoteAddrs),
 		Value:    r,
 	}
 }
@@ -269,6 +266,32 @@ func orElse(m, other map[string]string) map[string]string {
 		return other
 	}
 	return m
+}
+
+// predicate is what a request must fulfil besides host, path and method; nil:
+// nothing. Where vars have no value the route does not match.
+func predicate(doc *model.Route) (func(*plugin.Ctx) bool, error) {
+	if doc.FilterFunc != "" || doc.Script != "" {
+		return nil, errLua
+	}
+	from := remoteAddrs(doc.RemoteAddrs)
+	if doc.Vars == nil {
+		return from, nil
+	}
+	vars, err := expr.Compile(doc.Vars)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("failed to validate the 'vars' expression: %w", err)
+	case vars.Always():
+		return from, nil
+	}
+	return func(c *plugin.Ctx) bool {
+		if from != nil && !from(c) {
+			return false
+		}
+		ok, err := vars.Match(c)
+		return ok && err == nil
+	}, nil
 }
 
 // remoteAddrs is the predicate of a route's remote_addrs; nil: there is none.
@@ -296,7 +319,11 @@ func (n *next) refusal(doc *model.Route, err error) *router.Route[*Route] {
 	if !ok {
 		service = nil
 	}
-	return n.entry(doc, service, &Route{Fault: 503})
+	r := n.entry(doc, service, &Route{Fault: 503})
+	if r.Match, err = predicate(doc); err != nil {
+		r.Match = remoteAddrs(doc.RemoteAddrs)
+	}
+	return r
 }
 
 // guarded says that a route names a guard, or a plugin that could be one.

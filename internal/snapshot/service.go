@@ -4,7 +4,6 @@ import (
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/plan"
-	"weir/internal/upstream"
 )
 
 // A serviceEntry is a stored service; service, plan and upstream are its last
@@ -14,7 +13,7 @@ type serviceEntry struct {
 	digest   apisix.Digest
 	service  *model.Service
 	plan     *plan.Plan         // of its plugins alone, for routes that add none
-	upstream *upstream.Upstream // its inline upstream
+	upstream *Upstream // its inline upstream
 }
 
 func (n *next) putService(o model.Object) {
@@ -82,7 +81,7 @@ func (x *compiler) buildService(e *serviceEntry, m *model.Service) error {
 	if err != nil {
 		return err
 	}
-	u, err := x.compileInline(m.Upstream)
+	u, err := x.compileInline(m.Upstream, "services/"+e.ID, e.Created)
 	if err != nil {
 		p.Release()
 		return err
@@ -91,11 +90,11 @@ func (x *compiler) buildService(e *serviceEntry, m *model.Service) error {
 	return nil
 }
 
-func (x *compiler) compileInline(m *model.Upstream) (*upstream.Upstream, error) {
+func (x *compiler) compileInline(m *model.Upstream, owner string, created int64) (*Upstream, error) {
 	if m == nil {
 		return nil, nil
 	}
-	return upstream.Compile(m, x.config.Upstream)
+	return x.newUpstream(m, owner, created)
 }
 
 func (n *next) removeService(k model.Key) {

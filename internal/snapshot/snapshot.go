@@ -10,7 +10,6 @@ import (
 	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/router"
-	"weir/internal/upstream"
 )
 
 // A Snapshot is the whole state of one revision. Nothing in it changes; any
@@ -52,7 +51,7 @@ type Route struct {
 	// Upstream is the inline upstream of the route or its service; UpstreamID
 	// names one that is looked up in the request's own snapshot, so that an
 	// upstream's change leaves the route alone.
-	Upstream   *upstream.Upstream
+	Upstream   *Upstream
 	UpstreamID string
 
 	Timeout   *model.Timeout // nil: the upstream's
@@ -61,11 +60,11 @@ type Route struct {
 
 // Match finds the route of a request, or nil.
 func (s *Snapshot) Match(c *plugin.Ctx) *Route {
-	m, ok := s.router.Match(router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.Path}, c)
+	m, ok := s.router.Match(router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.PathToMatch()}, c)
 	if !ok {
 		return nil
 	}
-	c.MatchedPath, c.MatchedHost = m.Path, m.Host
+	c.MatchedPath, c.MatchedHost, c.Pattern = m.Path, m.Host, m.Pattern()
 	return m.Route.Value
 }
 
@@ -93,7 +92,7 @@ func (s *Snapshot) Attach(run *plan.Run, c *plugin.Consumer) (fault int) {
 // route's own choice. If there is no such upstream, fault is the status that
 // answers: 502 for a name that is not there, 503 for no usable upstream at all
 // (apisix-runtime.md §1, §10).
-func (s *Snapshot) Upstream(r *Route, id string) (u *upstream.Upstream, fault int) {
+func (s *Snapshot) Upstream(r *Route, id string) (u *Upstream, fault int) {
 	if id == "" {
 		id = r.UpstreamID
 	}
