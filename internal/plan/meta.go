@@ -26,10 +26,7 @@ func metaOf(raw json.RawMessage) (meta, error) {
 		return meta{}, fmt.Errorf("property %q validation failed: %w", "_meta", err)
 	}
 	m := conf.Meta
-	switch {
-	case m.Filter != nil:
-		return m, errors.New("_meta.filter is not supported by this version of Weir yet")
-	case m.PreFunction != "":
+	if m.PreFunction != "" {
 		return m, errors.New("_meta.pre_function is not supported by this version of Weir yet")
 	}
 	return m, nil

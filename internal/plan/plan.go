@@ -191,6 +191,11 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 		return part{}, err
 	}
 	phases.Close = closeAll(phases.Close, uses.Release)
+	filter, err := filterOf(meta.Filter)
+	if err != nil {
+		phases.Close()
+		return part{}, err
+	}
 	step := &Step{
 		Owner: conf.Owner, Plugin: conf.Plugin, Priority: spec.Priority,
 		Guard: spec.Guard, PreferRoute: spec.PreferRoute,
@@ -203,6 +208,9 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 		phases.Rewrite = answerWith(meta.ErrorResponse, phases.Rewrite)
 		phases.Access = answerWith(meta.ErrorResponse, phases.Access)
 		phases.BeforeProxy = answerWith(meta.ErrorResponse, phases.BeforeProxy)
+	}
+	if filter != nil {
+		phases = filter.wrap(phases)
 	}
 	return part{step, phases}, nil
 }

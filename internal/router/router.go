@@ -117,6 +117,30 @@ func (r *Router[V]) find(l *lookup, h *hostName) (*entry[V], *table[V]) {
 	return r.any.match(l, h), &r.any
 }
 
+// Pattern takes paths apart as the matched pattern says. It lives as long as the
+// route.
+func (f *Found[V]) Pattern() plugin.Pattern {
+	if f.entry == nil {
+		return nil
+	}
+	return f.entry
+}
+
+// Param implements plugin.Pattern.
+func (e *entry[V]) Param(path, name string) (value string, ok bool) {
+	if !strings.HasPrefix(path, e.prefix) || e.check != nil && !e.check.matches(path) {
+		return "", false
+	}
+	var params [8]Param
+	f := Found[V]{entry: e, path: path}
+	for _, p := range f.Params(params[:0]) {
+		if p.Name == name {
+			value, ok = p.Value, true // of equal names the last, as in a Lua table
+		}
+	}
+	return value, ok
+}
+
 // Params appends the pieces of the path that the pattern names to dst. They
 // refer to the memory of the Request's path.
 func (f *Found[V]) Params(dst []Param) []Param {
