@@ -40,14 +40,16 @@ func (o Object) Member(name string) (value []byte) {
 
 // Text returns the string that value, which is JSON, is; false: it is none. The
 // string lives as long as the request.
-func (c *Ctx) Text(value []byte) (s string, ok bool) {
+func (c *Ctx) Text(value []byte) (string, bool) {
 	switch {
 	case len(value) == 0 || value[0] != '"':
 		return "", false
 	case bytes.IndexByte(value, '\\') < 0:
 		return c.Keep(value[1 : len(value)-1]), true
 	}
-	return s, json.Unmarshal(value, &s) == nil
+	var s string
+	err := json.Unmarshal(value, &s)
+	return s, err == nil
 }
 
 func named(key []byte, name string) bool {

@@ -5,8 +5,12 @@ package plugins
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
+	"weir/internal/plugins/consumerrestriction"
+	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
+	"weir/internal/plugins/multiauth"
 )
 
 //go:generate go run gen.go
@@ -14,7 +18,11 @@ import (
 // All returns every plugin. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
+		consumerrestriction.Plugin,
+		jwtauth.Plugin,
 		keyauth.Plugin,
+		multiauth.Plugin,
 	}
 }
