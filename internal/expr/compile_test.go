@@ -82,7 +82,7 @@ func TestCompileErrors(t *testing.T) {
 		`[["remote_addr","ipmatch","127.0.0.1/1.5"]]`:                 "invalid ip address: 127.0.0.1",
 		`[["remote_addr","ipmatch","fe80::1%eth0"]]`:                  "invalid ip address: fe80::1%eth0",
 		`[["post_arg.messages[.content[*].type","has","image_url"]]`:  `invalid expression "$.messages[.content[*].type" near ".content[*].type"`,
-		`[["uri","~~","("]]`:                                          `invalid or unsupported regular expression "("`,
+		`[["uri","~~","("]]`:                                          `pcre_compile() failed: missing ) in "("`,
 		`[["uri","~~","(?R)"]]`:                                       `invalid or unsupported regular expression "(?R)"`,
 		`["AND",[["a","==","1"]],["!OR",["b","=","1"],["c","==",1]]]`: "invalid operator '='",
 	} {

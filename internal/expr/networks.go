@@ -9,6 +9,29 @@ import (
 	"weir/internal/document"
 )
 
+// Networks are IP addresses and networks. They are immutable.
+type Networks struct{ networks }
+
+// CompileNetworks reads addresses and networks ("10.0.0.0/8"). The error names the
+// first that is none.
+func CompileNetworks(list []string) (*Networks, error) {
+	n := &Networks{networks{set: map[netip.Prefix]struct{}{}}}
+	for _, s := range list {
+		p, err := network(s)
+		if err != nil {
+			return nil, fmt.Errorf("invalid ip address: %s", s)
+		}
+		n.add(p)
+	}
+	return n, nil
+}
+
+// Contain says whether s is an address in one of the networks.
+func (n *Networks) Contain(s string) bool { return n.contain(s) }
+
+// ContainAddr is Contain of an address that is not text.
+func (n *Networks) ContainAddr(a netip.Addr) bool { return n.containAddr(a.Unmap().WithZone("")) }
+
 // networks are addresses and networks, as in lua-resty-ipmatcher 0.6.1.
 type networks struct {
 	set  map[netip.Prefix]struct{}
@@ -32,16 +55,13 @@ func compileNetworks(right value) (*networks, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, have := n.set[p]; have {
-			continue
-		}
-		n.set[p] = struct{}{}
-		n.addLength(p)
+		n.add(p)
 	}
 	return n, nil
 }
 
-func (n *networks) addLength(p netip.Prefix) {
+func (n *networks) add(p netip.Prefix) {
+	n.set[p] = struct{}{}
 	lengths := &n.bits[family(p.Addr())]
 	for _, have := range *lengths {
 		if have == p.Bits() {
@@ -86,9 +106,10 @@ func address(s string) (netip.Addr, bool) {
 // contain says whether s is an address in one of the networks.
 func (n *networks) contain(s string) bool {
 	a, ok := address(s)
-	if !ok {
-		return false
-	}
+	return ok && n.containAddr(a)
+}
+
+func (n *networks) containAddr(a netip.Addr) bool {
 	for _, bits := range n.bits[family(a)] {
 		p, err := a.Prefix(bits)
 		if err != nil {

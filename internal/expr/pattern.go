@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlclark/regexp2"
+	syntax2 "github.com/dlclark/regexp2/syntax"
 )
 
 // A Pattern is a regular expression with the syntax and the meaning of PCRE,
@@ -39,10 +41,27 @@ func CompilePattern(pattern string, fold bool) (*Pattern, error) {
 	t := translator{in: pattern, backtrack: true}
 	re, err := regexp2.Compile(t.translate(), options)
 	if err != nil {
-		return nil, fmt.Errorf("invalid or unsupported regular expression %q: %w", pattern, err)
+		return nil, patternError(pattern, err)
 	}
 	re.MatchTimeout = patternTime
 	return &Pattern{backtrack: re}, nil
+}
+
+// patternError says what is wrong with a pattern, in the words of PCRE as
+// OpenResty passes them on, where it has the same complaint.
+func patternError(pattern string, err error) error {
+	words := map[syntax2.ErrorCode]string{
+		syntax2.ErrMissingParen:          "missing )",
+		syntax2.ErrUnterminatedBracket:   "missing terminating ] for character class",
+		syntax2.ErrIllegalEndEscape:      `\ at end of pattern`,
+		syntax2.ErrMissingRepeatArgument: "nothing to repeat",
+		syntax2.ErrUnexpectedParen:       "unmatched parentheses",
+		syntax2.ErrUndefinedBackRef:      "reference to non-existent subpattern",
+	}
+	if e, ok := errors.AsType[*syntax2.Error](err); ok && words[e.Code] != "" {
+		return fmt.Errorf("pcre_compile() failed: %s in \"%s\"", words[e.Code], pattern)
+	}
+	return fmt.Errorf("invalid or unsupported regular expression %q: %w", pattern, err)
 }
 
 // compileLinear returns nil if Go's engine does not know the pattern, or would
@@ -106,13 +125,7 @@ func (p *Pattern) Match(s string) (bool, error) {
 	}
 	b := getBuffer()
 	defer putBuffer(b)
-	for i := range len(s) {
-		if s[i] < 0x80 {
-			*b = append(*b, s[i])
-		} else {
-			*b = append(*b, string(highByte(s[i]))...)
-		}
-	}
+	*b = encode(*b, s)
 	return p.match(view(*b))
 }
 
