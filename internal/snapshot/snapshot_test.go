@@ -123,7 +123,9 @@ func TestBrokenObjects(t *testing.T) {
 		{"never good, no guard", "routes/3", `{"uri":"/3","plugins":{"tag":{"v":-1}},` + node + `}`, "h", "/3", "none"},
 		{"never good, guard", "routes/4", `{"uri":"/4","plugins":{"tag":{"v":-1},"gate":{}},` + node + `}`, "h", "/4", "fault"},
 		{"unknown plugin", "routes/5", `{"uri":"/5","plugins":{"nobody":{}},` + node + `}`, "h", "/5", "fault"},
-		{"not there yet", "routes/6", `{"uri":"/6","vars":[["a","==","b"]],` + node + `}`, "h", "/6", "fault"},
+		{"not there yet", "routes/6", `{"uri":"/6","filter_func":"return true",` + node + `}`, "h", "/6", "fault"},
+		{"never good, vars", "routes/8", `{"uri":"/8","vars":[["a","=","b"]],` + node + `}`, "h", "/8", "none"},
+		{"never good, vars before a guard", "routes/9", `{"uri":"/9","vars":[["a","=","b"]],"plugins":{"gate":{}},` + node + `}`, "h", "/9", "fault"},
 	} {
 		b.put(c.path, c.raw)
 		if got := run(match(b.Current(), c.host, c.uri)); got != c.want {
@@ -286,7 +288,10 @@ func TestCheck(t *testing.T) {
 		{"routes/1", `{"uri":"/","plugins":{"tag":{"v":1}},` + node + `}`, ""},
 		{"routes/1", `{"uri":"/","plugins":{"tag":{"v":-1}}}`, "failed to check the configuration of plugin tag err: v is negative"},
 		{"routes/1", `{"uri":"/","plugins":{"nobody":{}}}`, "unknown plugin [nobody]"},
-		{"routes/1", `{"uri":"/","vars":[["a","==","b"]]}`, "not supported yet"},
+		{"routes/1", `{"uri":"/","script":"return {}"}`, "not supported yet"},
+		{"routes/1", `{"uri":"/","vars":[["a","==","b"]]}`, ""},
+		{"routes/1", `{"uri":"/","vars":[["a","=","b"]]}`, "failed to validate the 'vars' expression: invalid operator '='"},
+		{"routes/1", `{"uri":"/","plugins":{"tag":{"_meta":{"filter":[["a","=","b"]]}}}}`, "failed to validate the 'vars' expression: invalid operator '='"},
 		{"services/1", `{"plugins":{"gate":{"v":-1}}}`, "v is negative"},
 		{"upstreams/1", `{"type":"roundrobin","scheme":"quic","nodes":{"a:1":1}}`, "not supported yet"},
 		{"consumers/a", `{"username":"a","plugins":{"key-auth":{}}}`, `property "key" is required`},
