@@ -35,6 +35,9 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 	if g.accessLog != nil {
 		cfg.AccessLog = g.accessLog.Write
 	}
+	if err := g.believe(&cfg); err != nil {
+		return err
+	}
 	g.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
 	for _, s := range a.Sockets() {
@@ -98,7 +101,11 @@ func (g *Gateway) openStatus(ctx context.Context) error {
 }
 
 func (g *Gateway) controlConfig() control.Config {
-	return control.Config{Revision: g.revision, Ready: g.notReady}
+	c := control.Config{Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current}
+	if g.Config.Deployment.Provider() == "etcd" {
+		c.KeyPrefix = g.Config.Deployment.Etcd.Prefix
+	}
+	return c
 }
 
 var errNotReady = errors.New("the configuration is not loaded yet")

@@ -18,7 +18,6 @@ import (
 	"weir/internal/snapshot"
 	"weir/internal/source/embed"
 	"weir/internal/source/etcd"
-	"weir/internal/upstream"
 )
 
 // openState makes the empty state.
@@ -32,25 +31,17 @@ func (g *Gateway) openState(context.Context) error {
 	if g.ring, err = keyring.New(keys); err != nil {
 		return fmt.Errorf("apisix.data_encryption.keyring: %w", err)
 	}
-	pools := upstream.NewPools()
-	g.onStop(func(context.Context) error {
-		pools.Close()
-		return nil
-	})
-	u := g.Config.Nginx.HTTP.Upstream
+	env, err := g.upstreamEnv()
+	if err != nil {
+		return err
+	}
 	g.state = snapshot.New(snapshot.Config{
-		Plugins: enabled(g.pluginList()),
-		Router:  routerKind(g.Config.APISIX.Router.HTTP),
-		Upstream: upstream.Env{
-			Pools: pools,
-			Defaults: upstream.Defaults{
-				Keepalive: model.Keepalive{Size: u.Keepalive, IdleTimeout: u.Timeout, Requests: u.Requests},
-			},
-			Log: g.log,
-		},
-		Attr: g.Config.PluginAttr,
-		Open: opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
-		Log:  g.log,
+		Plugins:  enabled(g.pluginList()),
+		Router:   routerKind(g.Config.APISIX.Router.HTTP),
+		Upstream: env,
+		Attr:     g.Config.PluginAttr,
+		Open:     opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
+		Log:      g.log,
 	})
 	g.onStop(func(context.Context) error {
 		g.state.Close()

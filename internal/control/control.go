@@ -5,6 +5,8 @@ package control
 import (
 	"encoding/json"
 	"net/http"
+
+	"weir/internal/snapshot"
 )
 
 // A Revision says how far this process is with the configuration.
@@ -33,18 +35,29 @@ type Config struct {
 	// not.
 	Ready func() error
 
+	// Snapshot returns the state that requests see; nil: nothing is told of its
+	// objects. KeyPrefix stands before their keys, for instance "/apisix".
+	Snapshot  func() *snapshot.Snapshot
+	KeyPrefix string
+
 	// More are further parts of the Control API by pattern of http.ServeMux.
 	More map[string]http.Handler
 }
 
 // API is the Control API. It answers requests for unknown paths with 404.
 //
-//	GET /v1/revision   the Revision
+//	GET /v1/revision                   the Revision
+//	GET /v1/healthcheck                what health checks have found
+//	GET /v1/healthcheck/{kind}/{id}    the same of one object
 func API(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/revision", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, c.Revision())
 	})
+	if c.Snapshot != nil {
+		mux.HandleFunc("GET /v1/healthcheck", c.allHealth)
+		mux.HandleFunc("GET /v1/healthcheck/{rest...}", c.oneHealth)
+	}
 	for pattern, h := range c.More {
 		mux.Handle(pattern, h)
 	}
