@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,6 +107,17 @@ func (g *Gateway) checker() declared.Checker {
 		Documents: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey}),
 		Plugins:   byName, Compile: g.state.Check,
 	}
+}
+
+// errNotPushed has the words of APISIX's status server.
+var errNotPushed = errors.New("worker id: 0 has not received configuration")
+
+// awaited says what configuration the gateway serves without and should not.
+func (g *Gateway) awaited() error {
+	if g.pushed != nil && g.pushed.Current().LastModified == "" {
+		return errNotPushed
+	}
+	return nil
 }
 
 // sourceStatus is how far the delivery of the configuration is.

@@ -250,3 +250,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestPluginList(t *testing.T) {
+	for source, want := range map[string]string{
+		"":                        "[]string(nil)",
+		"plugins:":                "[]string{}",
+		"plugins: []":             "[]string{}",
+		"plugins: [key-auth]":     `[]string{"key-auth"}`,
+		"plugins: ~\ngraphql: {}": "[]string{}",
+	} {
+		c, err := Parse("f", []byte(source), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%#v", c.Plugins); got != want {
+			t.Errorf("%q: got %s, want %s", source, got, want)
+		}
+	}
+}
