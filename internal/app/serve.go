@@ -112,7 +112,7 @@ var errNotReady = errors.New("the configuration is not loaded yet")
 
 func (g *Gateway) notReady() error {
 	if g.ready.Load() {
-		return nil
+		return g.awaited()
 	}
 	return errNotReady
 }

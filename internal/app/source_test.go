@@ -114,6 +114,10 @@ func TestPushed(t *testing.T) {
 		}
 		return res.StatusCode
 	}
+	ready := func() int { status, _ := get(t, "http://"+g.Status().String()+"/status/ready"); return status }
+	if status := ready(); status != 503 {
+		t.Error("ready before the first push:", status)
+	}
 	for i := range 20 {
 		uri := fmt.Sprintf("/%d", i)
 		if status := push(uri, uri); status != 202 {
@@ -122,6 +126,9 @@ func TestPushed(t *testing.T) {
 		if status, body := get(t, "http://"+g.Data()[0].String()+uri); status != 200 || body != "hello" {
 			t.Fatalf("%s after the answer: %d %s", uri, status, body)
 		}
+	}
+	if status := ready(); status != 200 {
+		t.Error("not ready:", status)
 	}
 	if status := push("/19", "/"); status != 204 {
 		t.Error(status)
