@@ -241,3 +241,18 @@ func FuzzTemplate(f *testing.F) {
 		c.Reset()
 	})
 }
+
+func TestAppendEach(t *testing.T) {
+	tmpl, err := Parse("/$uri?${arg_none ?? x?}$arg_no")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := request()
+	c.Path = "/a?b"
+	got := tmpl.AppendEach([]byte(">"), c, func(dst []byte, from int) []byte {
+		return append(dst[:from], strings.ReplaceAll(string(dst[from:]), "?", "%3F")...)
+	})
+	if string(got) != ">//a%3Fb?x%3F" {
+		t.Errorf("%s", got)
+	}
+}

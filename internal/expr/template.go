@@ -80,13 +80,21 @@ func reference(s string) (name, other string, n int) {
 func (t *Template) ReadsBody() bool { return t.body }
 
 // Append appends the text with the request's values.
-func (t *Template) Append(dst []byte, c *plugin.Ctx) []byte {
+func (t *Template) Append(dst []byte, c *plugin.Ctx) []byte { return t.AppendEach(dst, c, nil) }
+
+// AppendEach is Append with a say in every value, also one that stands in place
+// of an absent one: each, if not nil, may change what was appended from there on.
+func (t *Template) AppendEach(dst []byte, c *plugin.Ctx, each func(dst []byte, from int) []byte) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
 		dst = append(dst, p.literal...)
+		from := len(dst)
 		var ok bool
 		if dst, ok = p.v.Append(dst, c); !ok {
 			dst = append(dst, p.other...)
+		}
+		if each != nil && len(dst) > from {
+			dst = each(dst, from)
 		}
 	}
 	return dst
