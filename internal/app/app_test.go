@@ -21,7 +21,16 @@ import (
 	"weir/internal/control"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv("WEIR_TEST_CHILD"); file != "" {
+		if err := child(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // output is what a gateway says.
 type output struct {
