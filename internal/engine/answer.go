@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -161,28 +160,6 @@ func (x *exchange) maxBody() int64 {
 		return x.ctx.MaxBody
 	}
 	return x.engine.MaxBody
-}
-
-// Body implements plugin.Bufferer.
-func (x *exchange) Body(limit int64) ([]byte, error) {
-	if x.ctx.To.Body != nil {
-		return x.ctx.To.Body, nil
-	}
-	if x.buffered != nil || x.request.Length == 0 {
-		return x.buffered, nil
-	}
-	if err := x.upload.want(); err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(x.upload.Reader, limit+1))
-	if err != nil && !errors.Is(err, errBodyTooLarge) {
-		return nil, err
-	}
-	if err != nil || int64(len(b)) > limit {
-		return nil, plugin.ErrBodyTooLarge
-	}
-	x.buffered = b
-	return b, nil
 }
 
 // logFailure writes one line for what the operator should know; a client that

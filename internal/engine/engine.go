@@ -45,7 +45,9 @@ type Config struct {
 	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
 	MaxConnections     int   // 0: unlimited; above, connections wait to be accepted
 	KeepSlashes        bool  // repeated slashes stay significant
-	ShowUpstreamStatus bool  // X-APISIX-Upstream-Status on every answer
+	Paths              Paths
+	BodyLimits         plugin.Limits // of variables
+	ShowUpstreamStatus bool          // X-APISIX-Upstream-Status on every answer
 }
 
 // An Engine serves listeners. Make it with New.

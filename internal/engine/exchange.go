@@ -60,12 +60,16 @@ type exchange struct {
 	trailer *wire.Header  // of the answer; nil: none
 	filters []plugin.BodyFilter
 
-	buffered []byte // the request's body, if a plugin asked for it
+	buffered []byte // what was read of the request's body for plugins and variables
+	whole    bool   // that is all of it
+	handed   bool   // the rest goes upstream
+	bodyErr  error  // why it could not be read
 	replay   bytes.Reader
 
 	small  []byte // scratch of a chunked body that came with its head
 	lines  []byte // header lines the gateway adds for the upstream
 	path   []byte // scratch of the normalised path
+	match  []byte // scratch of the path that routes are matched against
 	target []byte // scratch of the forwarded target
 	status []byte // scratch of X-APISIX-Upstream-Status
 
@@ -78,7 +82,7 @@ func (x *exchange) init(e *Engine, s stream, u upload) {
 	x.engine, x.stream, x.upload = e, s, u
 	x.pin = e.State.NewPin()
 	x.ctx.Request = &x.request
-	x.ctx.Buffer = x
+	x.ctx.Buffer, x.ctx.Limits = x, e.BodyLimits
 	x.earlyHook, x.tryHook, x.hashHook = x.early, x.beforeTry, x.hashKey
 	x.path = make([]byte, 0, 256)
 }
@@ -89,7 +93,8 @@ func (x *exchange) close() { x.engine.State.FreePin(x.pin) }
 func (x *exchange) begin(now time.Time) {
 	x.ctx.Reset()
 	x.ctx.Start = now
-	x.route, x.trailer, x.buffered = nil, nil, nil
+	x.route, x.trailer = nil, nil
+	x.buffered, x.whole, x.handed, x.bodyErr = nil, false, false, nil
 	x.filters = x.filters[:0]
 	x.run = plan.Run{}
 	x.answered, x.broken = false, false
@@ -122,7 +127,11 @@ func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
 		return pages[503]
 	}
 	x.run.Global = global
-	if x.route = snap.Match(&x.ctx); x.route == nil {
+	x.route = snap.Match(&x.ctx)
+	if page := x.bodyFault(); page != nil {
+		return page
+	}
+	if x.route == nil {
 		if reply := x.enter(snap); reply != nil {
 			return reply
 		}
@@ -146,7 +155,10 @@ func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
 			return pages[fault]
 		}
 	}
-	return x.run.Access(&x.ctx)
+	if reply := x.run.Access(&x.ctx); reply != nil {
+		return reply
+	}
+	return x.bodyFault()
 }
 
 // end runs whatever happened: it logs, counts and unpins.

@@ -19,6 +19,7 @@ import (
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins/keyauth"
+	"weir/internal/router"
 	"weir/internal/snapshot"
 	"weir/internal/upstream"
 )
@@ -38,9 +39,21 @@ type gateway struct {
 // start runs a gateway whose clients wait at most a few seconds for anything.
 func start(t testing.TB, change func(*Config)) *gateway {
 	t.Helper()
+	return startRouter(t, router.HostURI, change)
+}
+
+// startParameters is start with parameters in the routes' paths.
+func startParameters(t testing.TB, change func(*Config)) *gateway {
+	t.Helper()
+	return startRouter(t, router.URIWithParameter, change)
+}
+
+func startRouter(t testing.TB, kind router.Kind, change func(*Config)) *gateway {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pools := upstream.NewPools()
 	state := snapshot.New(snapshot.Config{
+		Router:   kind,
 		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin, editPlugin},
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,

@@ -10,6 +10,7 @@ import (
 type probeConf struct {
 	Answer int    `json:"answer" schema:"default=0" doc:"Status to answer with."`
 	Panic  string `json:"panic" doc:"Phase to panic in."`
+	Route  string `json:"route" doc:"Value of X-Route in answers."`
 	Upper  bool   `json:"upper" schema:"default=false" doc:"Turn bodies to upper case."`
 }
 
@@ -33,8 +34,12 @@ var probePlugin = plugin.Define(
 				}
 				return nil
 			},
-			Header: func(x *plugin.Ctx) { boom("header"); x.Response.Header.Set("X-Probe", "1") },
-			Log:    func(*plugin.Ctx) { probed.Add(1); boom("log") },
+			Header: func(x *plugin.Ctx) {
+				boom("header")
+				x.Response.Header.Set("X-Probe", "1")
+				x.Response.Header.Set("X-Route", c.Route)
+			},
+			Log: func(*plugin.Ctx) { probed.Add(1); boom("log") },
 		}
 		if c.Upper {
 			p.Body = func(*plugin.Ctx) plugin.BodyFilter { return upper{} }

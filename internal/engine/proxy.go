@@ -57,6 +57,10 @@ func (x *exchange) failed(err error) {
 		x.fail(408, err)
 	case errors.As(err, &up):
 		x.closeAfter = x.closeAfter || up.Kind == upstream.Aborted || up.Kind == upstream.ClientBody
+		if len(x.call.Tries) > 0 && (x.engine.ShowUpstreamStatus || up.Status() >= 500) {
+			x.status = x.appendStatuses(x.status[:0])
+			x.ctx.SetReplyHeader("X-APISIX-Upstream-Status", view(x.status))
+		}
 		x.fail(up.Status(), err)
 	default:
 		x.closeAfter = true
@@ -112,14 +116,12 @@ func (x *exchange) prepareBody() error {
 			x.replay.Reset(own)
 			c.Body, c.Length = &x.replay, int64(len(own))
 		}
-	case x.buffered != nil:
+	case x.whole, x.wholeChunked():
 		x.replay.Reset(x.buffered)
 		c.Body, c.Length = &x.replay, int64(len(x.buffered))
-	case x.wholeChunked():
-		x.replay.Reset(x.small)
-		c.Body, c.Length = &x.replay, int64(len(x.small))
 	case x.request.Length != 0:
-		c.Body, c.Length = x.upload.Reader, x.request.Length
+		x.handed = true
+		c.Body, c.Length = x.rest(), x.request.Length
 		c.Trailer, c.StopBody = x.upload.trailer, x.upload.stop
 		return x.upload.want()
 	}
@@ -129,10 +131,13 @@ func (x *exchange) prepareBody() error {
 // wholeChunked takes a chunked body that has already arrived whole, to be sent
 // on with a length. One with trailers keeps its framing.
 func (x *exchange) wholeChunked() (ok bool) {
-	if x.request.Length != wire.Chunked || x.request.Trailers || x.maxBody() > 0 {
+	if x.request.Length != wire.Chunked || x.request.Trailers || x.maxBody() > 0 || len(x.buffered) > 0 {
 		return false
 	}
 	x.small, ok = x.upload.whole(x.small[:0])
+	if ok {
+		x.buffered, x.whole = x.small, true
+	}
 	return ok
 }
 

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"weir/internal/plugin"
+)
+
+// Body implements plugin.Bufferer.
+func (x *exchange) Body(limit int64) ([]byte, error) {
+	switch {
+	case x.ctx.To.Body != nil:
+		return x.ctx.To.Body, nil
+	case x.bodyErr != nil:
+		return nil, x.bodyErr
+	case x.request.Length > limit:
+		return nil, plugin.ErrBodyTooLarge
+	case x.request.Length == 0:
+		return nil, nil
+	case !x.whole && x.handed:
+		return nil, plugin.ErrBodySent
+	case !x.whole:
+		x.fill(limit)
+	}
+	switch {
+	case errors.Is(x.bodyErr, errBodyTooLarge):
+		return nil, plugin.ErrBodyTooLarge
+	case x.bodyErr != nil:
+		return nil, x.bodyErr
+	case int64(len(x.buffered)) > limit:
+		return nil, plugin.ErrBodyTooLarge
+	}
+	return x.buffered, nil
+}
+
+// fill reads the body until its end is reached or limit is exceeded.
+func (x *exchange) fill(limit int64) {
+	if x.bodyErr = x.upload.want(); x.bodyErr != nil {
+		return
+	}
+	more := limit + 1 - int64(len(x.buffered))
+	if more <= 0 {
+		return
+	}
+	b, err := io.ReadAll(io.LimitReader(x.upload.Reader, more))
+	if x.buffered == nil {
+		x.buffered = b
+	} else {
+		x.buffered = append(x.buffered, b...)
+	}
+	x.bodyErr = err
+	x.whole = err == nil && int64(len(b)) < more
+}
+
+// rest is the body as it goes upstream: what was read of it, then what follows.
+func (x *exchange) rest() io.Reader {
+	if len(x.buffered) == 0 {
+		return x.upload.Reader
+	}
+	x.replay.Reset(x.buffered)
+	return prefixed{&x.replay, x.upload.Reader}
+}
+
+// A prefixed is a body whose beginning was read before.
+type prefixed struct {
+	head *bytes.Reader
+	tail io.Reader
+}
+
+func (p prefixed) Read(b []byte) (int, error) {
+	if p.head.Len() > 0 {
+		return p.head.Read(b)
+	}
+	return p.tail.Read(b)
+}
+
+// Ready says that Read would not wait.
+func (p prefixed) Ready() bool {
+	if p.head.Len() > 0 {
+		return true
+	}
+	r, ok := p.tail.(interface{ Ready() bool })
+	return ok && r.Ready()
+}
+
+// bodyFault answers a request whose body was asked for and could not be read;
+// nil: there is none.
+func (x *exchange) bodyFault() *plugin.Reply {
+	if x.bodyErr == nil {
+		return nil
+	}
+	x.ctx.Sent.Cause, x.closeAfter = x.bodyErr, true
+	switch {
+	case errors.Is(x.bodyErr, errBodyTooLarge):
+		return pages[413]
+	case isTimeout(x.bodyErr):
+		return pages[408]
+	}
+	return pages[400]
+}
