@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -309,4 +310,37 @@ func TestCheck(t *testing.T) {
 	if w := b.Work().Compiled; maps.Values(w) == nil || w["routes"] != 0 {
 		t.Errorf("checking counted as applying: %v", w)
 	}
+}
+
+// Field report 32: what comes in one delta is seen at once or not at all.
+func TestDeltaIsAtomic(t *testing.T) {
+	b := newBench(t)
+	specific, general := `{"uri":"/api/*",`+node+`}`, `{"uri":"/*",`+node+`}`
+	b.put("routes/a", specific, "routes/b", general)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			pin := b.NewPin()
+			defer b.FreePin(pin)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				s := pin.Take()
+				if r := match(s, "h", "/api/x"); r != nil && r.ID != "a" {
+					t.Errorf("the specific route's request went to %s", r.ID)
+				}
+				pin.Drop()
+			}
+		})
+	}
+	for range 200 {
+		b.del("routes/a", "routes/b")
+		b.put("routes/b", general, "routes/a", specific)
+	}
+	close(stop)
+	wg.Wait()
 }
