@@ -39,8 +39,17 @@ func run(args []string) int {
 		return exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "weir: %v\n", err)
+	var trouble troubleError
+	if errors.As(err, &trouble) {
+		return exitUsage
+	}
 	return exitFailure
 }
+
+// A troubleError keeps a command whose code 1 is an answer from giving one.
+type troubleError struct{ error }
+
+func (t troubleError) Unwrap() error { return t.error }
 
 // A usageError is a mistake in flags or arguments.
 type usageError struct{ error }

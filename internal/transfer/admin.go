@@ -158,7 +158,7 @@ func (a *Admin) Read(ctx context.Context) (*State, error) {
 		case errors.As(err, &no) && kind == model.KindRoute && no.Status == http.StatusNotFound:
 			return a.readPushed(ctx)
 		case errors.As(err, &no) && absent(no):
-			s.note("%s has no %s: %s", a, strings.ReplaceAll(kind.Dir(), "_", " "), no.Text)
+			s.Absent[kind] = no.Text
 			continue
 		case err != nil:
 			return nil, a.failed("GET", "/"+kind.Dir(), err)
@@ -209,11 +209,13 @@ func (a *Admin) readPushed(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
+var errNoList = errors.New("the answer has no list; admin_api_version v2 is not understood")
+
 // listed takes the answer to a list.
 func (s *State) listed(answer *document.Value) error {
 	list := answer.Get("list")
 	if list == nil {
-		return errors.New("the answer has no list; admin_api_version v2 is not understood")
+		return errNoList
 	}
 	for _, node := range list.Items {
 		path, ok := node.Get("key").Scalar()

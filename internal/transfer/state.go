@@ -26,13 +26,16 @@ type State struct {
 	// part of the State; APISIX skips them, too.
 	Broken map[model.Key]string
 
+	// Absent are the kinds that the place cannot have, and why.
+	Absent map[model.Kind]string
+
 	// Notes say what a user should know of the reading, for instance what the
 	// place does not give out.
 	Notes []string
 }
 
 func newState() *State {
-	return &State{Objects: map[model.Key]*document.Value{}, Broken: map[model.Key]string{}}
+	return &State{Objects: map[model.Key]*document.Value{}, Broken: map[model.Key]string{}, Absent: map[model.Kind]string{}}
 }
 
 func (s *State) note(format string, args ...any) {
