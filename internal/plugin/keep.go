@@ -5,8 +5,9 @@ import "sync"
 // A Keeper holds state that outlives a configuration: counters, pools,
 // breakers. What nobody uses any more is dropped.
 type Keeper struct {
-	mu   sync.Mutex
-	kept map[string]*kept
+	mu      sync.Mutex
+	kept    map[string]*kept
+	lasting map[string]any
 }
 
 type kept struct {
@@ -54,6 +55,37 @@ func Keep[T any](env Env, key string, make func() T) T {
 	u.keys = append(u.keys, key)
 	v, _ := valueOf[T](e)
 	return v
+}
+
+// Lasting is Keep for a value that lives until the Keeper is closed, whoever
+// uses it meanwhile: counters that a route finds again when it was deleted and
+// has come back. It is for values that bound their own memory; name is one of
+// few, known when the gateway was built.
+func Lasting[T any](env Env, name string, make func() T) T {
+	k := env.Keep.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v, ok := k.lasting[name].(T); ok {
+		return v
+	}
+	if k.lasting == nil {
+		k.lasting = map[string]any{}
+	}
+	v := make()
+	k.lasting[name] = v
+	return v
+}
+
+// Close ends the Lasting values. Nothing may be compiled any more.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, v := range k.lasting {
+		if c, ok := v.(interface{ Close() }); ok {
+			c.Close()
+		}
+	}
+	k.lasting = nil
 }
 
 func valueOf[T any](e *kept) (v T, ok bool) {

@@ -54,6 +54,11 @@ func Keyword(name, value string) Constraint {
 	return Constraint{name, json.RawMessage(value)}
 }
 
+// Conditional adds the keywords if, then and else, given as the members of a
+// JSON object; the branches may describe properties of their own. It panics if
+// doc is not one.
+func Conditional(doc string) Constraint { return Constraint{"if", ordered([]byte(doc))} }
+
 // constrain adds constraints to a schema. A keyword that is taken goes under allOf,
 // dependencies of different properties are put together.
 func constrain(doc *members, list []Constraint) {

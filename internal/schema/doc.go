@@ -7,6 +7,7 @@
 //
 //	required            the property must be there
 //	secret              the value is stored encrypted (encrypt_fields)
+//	elsewhere           not described by the tag but by a constraint (Conditional)
 //	default=V           value of an absent property; a default does not satisfy required
 //	min= max= exclusiveMin= exclusiveMax=
 //	minLen= maxLen=     characters of a string

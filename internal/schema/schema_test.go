@@ -77,3 +77,46 @@ func message(err error) string {
 	}
 	return err.Error()
 }
+
+type elsewhere struct {
+	Policy string `json:"policy" schema:"default=local"`
+	Host   string `json:"host" schema:"secret,elsewhere"`
+	Port   int    `json:"port" schema:"elsewhere"`
+}
+
+func (*elsewhere) Constraints() []Constraint {
+	return []Constraint{Conditional(`{
+		"if": {"properties": {"policy": {"enum": ["redis"]}}},
+		"then": {"properties": {"host": {"type": "string", "minLength": 2}, "port": {"type": "integer", "default": 6379}}, "required": ["host"]},
+		"else": {"if": {"properties": {"policy": {"enum": ["many"]}}}, "then": {"properties": {"port": {"type": "integer", "minimum": 2}}}}
+	}`)}
+}
+
+func TestConditional(t *testing.T) {
+	s := Of[elsewhere]()
+	for _, c := range []struct {
+		doc, want string
+		got       elsewhere
+	}{
+		{`{}`, "", elsewhere{Policy: "local"}},
+		{`{"host":"x"}`, "", elsewhere{Policy: "local", Host: "x"}},
+		{`{"policy":"redis","host":"xy"}`, "", elsewhere{"redis", "xy", 6379}},
+		{`{"policy":"redis"}`, "then clause did not match", elsewhere{}},
+		{`{"policy":"redis","host":"x"}`, "then clause did not match", elsewhere{}},
+		{`{"policy":"many","port":1}`, "else clause did not match", elsewhere{}},
+		{`{"policy":"many","port":2}`, "", elsewhere{Policy: "many", Port: 2}},
+	} {
+		var got elsewhere
+		err := s.Decode([]byte(c.doc), &got)
+		if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want || err == nil && got != c.got {
+			t.Errorf("%s: %v, %+v; want %q, %+v", c.doc, err, got, c.want, c.got)
+		}
+	}
+	if secrets := s.Secrets(); len(secrets) != 1 || secrets[0] != "host" {
+		t.Errorf("secrets %v", secrets)
+	}
+	const doc = `{"type":"object","properties":{"policy":{"type":"string","default":"local"}},"encrypt_fields":["host"],"if":`
+	if b, _ := s.MarshalJSON(); string(b[:len(doc)]) != doc {
+		t.Errorf("document %s", b)
+	}
+}

@@ -140,7 +140,9 @@ func describeStruct(t reflect.Type, outer []reflect.Type) members {
 			own = o
 			return
 		}
-		props.add(name, sub)
+		if !o.elsewhere {
+			props.add(name, sub)
+		}
 		if o.required {
 			required = append(required, name)
 		}
@@ -168,6 +170,7 @@ func describeStruct(t reflect.Type, outer []reflect.Type) members {
 // fieldOptions are the parts of a tag that concern the surrounding object.
 type fieldOptions struct {
 	required, secret bool
+	elsewhere        bool     // a constraint describes the property
 	secrets          []string // of a nested object
 	doc              members  // of the blank field: what holds for the whole object
 }
@@ -306,6 +309,8 @@ func (t *tag) option(key, value string) {
 		t.options.required = true
 	case "secret":
 		t.options.secret = true
+	case "elsewhere":
+		t.options.elsewhere = true
 	case "closed":
 		t.doc.set("additionalProperties", false)
 	case "unique":
