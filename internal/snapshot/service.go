@@ -12,8 +12,8 @@ type serviceEntry struct {
 	model.Object
 	digest   apisix.Digest
 	service  *model.Service
-	plan     *plan.Plan         // of its plugins alone, for routes that add none
-	upstream *Upstream // its inline upstream
+	plan     *plan.Plan // of its plugins alone, for routes that add none
+	upstream *Upstream  // its inline upstream
 }
 
 func (n *next) putService(o model.Object) {
