@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/config"
 	"weir/internal/dialect/apisix"
+	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugins"
 	"weir/internal/snapshot"
@@ -45,13 +47,19 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 	}
 	deps := admin.Deps{
 		Store: g.store, Applier: g.state, View: func() admin.View { return view{g.state.Current()} },
-		Checker: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey}),
+		Checker: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars}),
 		Ring:    g.ring, Plugins: plugins.All(), Log: g.log,
 	}
 	if g.pushed != nil {
 		deps.Configs = g.pushed
 	}
 	g.admin, err = g.serve(ctx, "admin", a.Listen.String(), admin.New(cfg, deps), t)
+	return err
+}
+
+// checkVars says what is wrong with a match expression.
+func checkVars(raw json.RawMessage) error {
+	_, err := expr.Compile(raw)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"weir/internal/control"
 	"weir/internal/echo"
 	"weir/internal/engine"
+	"weir/internal/plugin"
 	"weir/internal/wire"
 )
 
@@ -31,6 +32,11 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 		KeepaliveTimeout: h.Timeouts.Keepalive, HeaderTimeout: h.Timeouts.Header,
 		BodyTimeout: h.Timeouts.Body, SendTimeout: h.Timeouts.Send,
 		MaxBody: int64(h.MaxBodySize), ShowUpstreamStatus: a.Server.ShowUpstreamStatus,
+		Paths: engine.Paths{
+			DeleteTailSlash: a.URI.DeleteTailSlash, LikeServlet: a.URI.NormalizeLikeServlet,
+			MatchEncodedSlash: a.URI.MatchEncodedSlash,
+		},
+		BodyLimits: plugin.Limits{PostArgs: int64(a.URI.MaxPostArgsSize) << 20, GraphQL: g.Config.GraphQL.MaxSize},
 	}
 	if g.accessLog != nil {
 		cfg.AccessLog = g.accessLog.Write

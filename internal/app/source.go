@@ -104,7 +104,7 @@ func (g *Gateway) checker() declared.Checker {
 		byName[s.Name] = s
 	}
 	return declared.Checker{
-		Documents: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey}),
+		Documents: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars}),
 		Plugins:   byName, Compile: g.state.Check,
 	}
 }
