@@ -47,6 +47,9 @@ func (m Match) Group(s string, n int) string {
 // Find returns the first match in s; nil: there is none. The error says that it
 // took too long.
 func (p *Pattern) Find(s string) (Match, error) {
+	if p.linear != nil && isASCII(s) {
+		return p.linear.FindStringSubmatchIndex(s), nil
+	}
 	found, err := p.find(s, 1)
 	if len(found) == 0 {
 		return nil, err
@@ -62,14 +65,6 @@ func (p *Pattern) find(s string, n int) ([]Match, error) {
 	}
 	if p.backtrack != nil {
 		return p.walk(subject, n)
-	}
-	if n == 1 {
-		m := p.linear.FindStringSubmatchIndex(subject)
-		if m == nil {
-			return nil, nil
-		}
-		decodeAll([]Match{m}, s, subject)
-		return []Match{m}, nil
 	}
 	var all []Match
 	for _, m := range p.linear.FindAllStringSubmatchIndex(subject, n) {
