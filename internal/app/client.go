@@ -2,7 +2,9 @@ package app
 
 import (
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	"weir/internal/engine"
 	"weir/internal/expr"
@@ -29,4 +31,17 @@ func (g *Gateway) believe(cfg *engine.Config) error {
 		cfg.Trusted = nets.ContainAddr
 	}
 	return nil
+}
+
+// tlsPorts are the ports of the data plane that speak TLS.
+func (g *Gateway) tlsPorts() []int {
+	var ports []int
+	for _, s := range g.Config.APISIX.Sockets() {
+		_, text, err := net.SplitHostPort(s.Addr)
+		port, numErr := strconv.Atoi(text)
+		if s.TLS && !s.Proxy && err == nil && numErr == nil && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }

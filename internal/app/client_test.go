@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,5 +56,22 @@ func TestBelieve(t *testing.T) {
 	err = (&Gateway{Options: Options{Config: c}}).believe(new(engine.Config))
 	if err == nil || !strings.Contains(err.Error(), "apisix.trusted_addresses: invalid ip address: nowhere") {
 		t.Error(err)
+	}
+}
+
+func TestTLSPorts(t *testing.T) {
+	for source, want := range map[string][]int{
+		"{}":                             {9443},
+		"apisix: {ssl: {enable: false}}": nil,
+		"apisix: {ssl: {listen: [{port: 9443}, {port: 9444, ip: 127.0.0.1}]}}": {9443, 9444},
+	} {
+		c, err := config.Parse("test", []byte(source), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &Gateway{Options: Options{Config: c}}
+		if got := g.tlsPorts(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
 	}
 }

@@ -40,6 +40,7 @@ func (g *Gateway) openState(context.Context) error {
 		Router:   routerKind(g.Config.APISIX.Router.HTTP),
 		Upstream: env,
 		Attr:     g.Config.PluginAttr,
+		TLSPorts: g.tlsPorts(),
 		Open:     opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
 		Log:      g.log,
 	})

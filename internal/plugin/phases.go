@@ -85,6 +85,9 @@ type Env struct {
 	// Attr is the plugin's entry in plugin_attr of config.yaml; nil: none.
 	Attr json.RawMessage
 
+	// TLSPorts are the ports on which the gateway serves HTTPS.
+	TLSPorts []int
+
 	Keep *Uses
 	Now  func() time.Time
 	Log  *slog.Logger

@@ -24,6 +24,9 @@ type Config struct {
 	// Attr is plugin_attr of config.yaml, by plugin.
 	Attr map[string]json.RawMessage
 
+	// TLSPorts are plugin.Env's.
+	TLSPorts []int
+
 	// Upstream is the environment of compiled upstreams; its Pools are used by
 	// all of them.
 	Upstream upstream.Env

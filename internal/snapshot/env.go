@@ -28,6 +28,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Now:      x.config.Now,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
+			TLSPorts: x.config.TLSPorts,
 		},
 		Specs: x.specs,
 		Open:  func(s plugin.Spec, raw []byte) []byte { return x.config.Open(s, raw, false) },
