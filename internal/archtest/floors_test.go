@@ -36,11 +36,15 @@ var floors = map[string][]string{
 	"internal/health":            {"internal/wire"},
 	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve"},
 	"internal/cert":              {"internal/model", "internal/cow"},
+	"internal/redisclient":       {"internal/plugin", "internal/schema"},
+	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
 	"internal/plugins":           {"internal/plugin", "internal/plugins/..."},
-	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/wire"},
+	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/wire"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire"},
+
+	"internal/redisclient/redistest": {},
 
 	// 3: what a request and a change pass through
 	"internal/plan":         {"internal/plugin", "internal/expr"},
@@ -89,7 +93,7 @@ var floors = map[string][]string{
 }
 
 // testOnly are helpers that no product code imports.
-var testOnly = []string{"internal/plugin/plugintest", "internal/weirtest", "internal/archtest"}
+var testOnly = []string{"internal/plugin/plugintest", "internal/redisclient/redistest", "internal/weirtest", "internal/archtest"}
 
 // noHTTP are the packages that speak HTTP by wire alone.
 var noHTTP = []string{"internal/wire", "internal/plugin", "internal/plan", "internal/router", "internal/upstream", "internal/engine"}
