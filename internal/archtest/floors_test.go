@@ -21,6 +21,7 @@ var floors = map[string][]string{
 	"internal/schema":   {},
 	"internal/cow":      {},
 	"internal/meter":    {},
+	"internal/batch":    {},
 	"internal/limit":    {},
 	"internal/document": {},
 	"internal/keyring":  {"internal/document"},
