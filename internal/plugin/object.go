@@ -48,7 +48,7 @@ func (c *Ctx) Text(value []byte) (string, bool) {
 		return c.Keep(value[1 : len(value)-1]), true
 	}
 	var s string
-	err := json.Unmarshal(value, &s)
+	err := json.Unmarshal(bytes.Clone(value), &s) // so that value itself may be on the stack
 	return s, err == nil
 }
 
@@ -57,7 +57,7 @@ func named(key []byte, name string) bool {
 		return string(key[1:len(key)-1]) == name
 	}
 	var k string
-	return json.Unmarshal(key, &k) == nil && k == name
+	return json.Unmarshal(bytes.Clone(key), &k) == nil && k == name
 }
 
 // nextValue splits valid JSON after its first value.

@@ -5,9 +5,12 @@ package plugins
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/plugins/acl"
 	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/consumerrestriction"
+	"weir/internal/plugins/csrf"
+	"weir/internal/plugins/hmacauth"
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
 	"weir/internal/plugins/multiauth"
@@ -18,9 +21,12 @@ import (
 // All returns every plugin. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		acl.Plugin,
 		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
 		consumerrestriction.Plugin,
+		csrf.Plugin,
+		hmacauth.Plugin,
 		jwtauth.Plugin,
 		keyauth.Plugin,
 		multiauth.Plugin,

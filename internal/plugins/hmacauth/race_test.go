@@ -1,0 +1,5 @@
+//go:build race
+
+package hmacauth
+
+const raceEnabled = true
