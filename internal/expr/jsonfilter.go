@@ -145,18 +145,17 @@ func (op *operation) eval(of *document.Value) value {
 }
 
 func (op *operation) combine(a value, of *document.Value) value {
-	if a.kind == absent {
-		return value{}
+	switch op.operator {
+	case "&&", "and":
+		return booleanOf(a.truth() && op.right.eval(of).truth())
+	case "||", "or":
+		return booleanOf(a.truth() || op.right.eval(of).truth())
 	}
 	b := op.right.eval(of)
-	if b.kind == absent {
+	if a.kind == absent || b.kind == absent {
 		return value{}
 	}
 	switch op.operator {
-	case "&&", "and":
-		return booleanOf(a.truth() && b.truth())
-	case "||", "or":
-		return booleanOf(a.truth() || b.truth())
 	case "==", "=":
 		return booleanOf(a.equals(b.like(a)))
 	case "!=", "<>":

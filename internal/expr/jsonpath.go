@@ -11,8 +11,8 @@ import (
 // A jsonPath is a compiled JSONPath in the syntax of lua-jsonpath 1.0: names,
 // indexes from 0, "*", "..", unions, slices, filters "?(…)" and scripts "(…)".
 // Its meaning is Goessner's (goessner.net/articles/JsonPath); the original's own
-// deviations in filters that are not last and in names found twice are not
-// kept.
+// deviations (filters that are not last, names found twice, "or" with what is
+// absent) are not kept.
 type jsonPath struct{ steps []step }
 
 // A step selects children of a value, or of all its descendants and itself.
