@@ -9,11 +9,18 @@ import (
 	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/consumerrestriction"
+	"weir/internal/plugins/cors"
 	"weir/internal/plugins/csrf"
 	"weir/internal/plugins/hmacauth"
+	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
 	"weir/internal/plugins/multiauth"
+	"weir/internal/plugins/proxyrewrite"
+	"weir/internal/plugins/redirect"
+	"weir/internal/plugins/refererrestriction"
+	"weir/internal/plugins/uarestriction"
+	"weir/internal/plugins/uriblocker"
 )
 
 //go:generate go run gen.go
@@ -25,10 +32,17 @@ func All() []plugin.Spec {
 		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
 		consumerrestriction.Plugin,
+		cors.Plugin,
 		csrf.Plugin,
 		hmacauth.Plugin,
+		iprestriction.Plugin,
 		jwtauth.Plugin,
 		keyauth.Plugin,
 		multiauth.Plugin,
+		proxyrewrite.Plugin,
+		redirect.Plugin,
+		refererrestriction.Plugin,
+		uarestriction.Plugin,
+		uriblocker.Plugin,
 	}
 }
