@@ -23,7 +23,9 @@ type conn struct {
 
 	read, write deadline
 
-	state   atomic.Int64  // see below
+	state    atomic.Int64 // see below
+	upgraded bool         // a tunnel has used the connection up
+
 	stopped atomic.Bool   // the rest of the body is not wanted
 	left    chan struct{} // holds one when nobody waits for the answer any more
 	gone    error         // why reading stopped in the middle of a body
@@ -226,6 +228,8 @@ func (c *conn) send(p []byte) error {
 // request may follow: its body must be out of the way first.
 func (c *conn) finish() bool {
 	switch {
+	case c.upgraded:
+		return false
 	case c.broken:
 		c.reset()
 		return false

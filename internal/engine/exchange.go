@@ -73,6 +73,11 @@ type exchange struct {
 	target []byte // scratch of the forwarded target
 	status []byte // scratch of X-APISIX-Upstream-Status
 
+	up        *snapshot.Upstream // chosen for the request
+	websocket bool               // the route or the upstream allows WebSockets
+	upgrading bool               // a WebSocket was asked for upstream
+	detached  bool               // the pin was dropped, references are held instead
+
 	answered   bool // a final head was sent
 	closeAfter bool // the connection ends after this exchange
 	broken     bool // the answer was cut: the client must not take it for whole
@@ -173,6 +178,7 @@ func (x *exchange) end() {
 		x.ctx.Sent.End = time.Now()
 		x.logPhase()
 	}
+	x.release()
 	x.pin.Drop()
 }
 

@@ -19,6 +19,8 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 		x.answer(pages[fault])
 		return
 	}
+	x.up = up
+	x.websocket = x.route.Websocket || up.Websocket
 	if err := x.prepare(up); err != nil {
 		x.cut(err)
 		return
@@ -27,11 +29,14 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 	x.upload.waiting(true)
 	err := up.RoundTrip(&x.call)
 	x.upload.waiting(false)
-	if err != nil {
+	switch {
+	case err != nil:
 		x.failed(err)
-		return
+	case x.call.Response.Status == 101:
+		x.tunnel()
+	default:
+		x.relay()
 	}
-	x.relay()
 }
 
 // choose finds the upstream: a plugin's choice, else the route's.
@@ -92,6 +97,9 @@ func (x *exchange) prepare(up *snapshot.Upstream) error {
 	}
 	c.Timeout = x.route.Timeout
 	x.lines = x.appendForwarded(x.lines[:0])
+	if x.upgrading = x.wantsUpgrade(); x.upgrading {
+		x.lines = append(x.lines, "Connection: upgrade\r\nUpgrade: websocket\r\n"...)
+	}
 	x.dropOwn()
 	c.Extra = x.lines
 	c.Early = x.earlyHook
@@ -293,6 +301,7 @@ func (x *exchange) relay() {
 	err := x.stream.WriteHead(r, x.filter(first, last), last)
 	x.call.Skip(len(first))
 	if err == nil && !last {
+		x.detach()
 		err = x.relayBody()
 	}
 	x.cut(err)

@@ -69,6 +69,24 @@ func (r *Run) HasBefore() bool {
 	return false
 }
 
+// Acquire holds every plan of the run beyond the pinned state.
+func (r *Run) Acquire() {
+	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {
+		if p != nil {
+			p.Acquire()
+		}
+	}
+}
+
+// Release ends one Acquire.
+func (r *Run) Release() {
+	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {
+		if p != nil {
+			p.Release()
+		}
+	}
+}
+
 // HasLog says whether Log can do anything.
 func (r *Run) HasLog() bool {
 	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {

@@ -22,6 +22,9 @@ type Upstream struct {
 
 	// Key reads what the node is chosen by; nil: the type does not need it.
 	Key func(*plugin.Ctx) string
+
+	// Websocket allows WebSockets on every route to this upstream.
+	Websocket bool
 }
 
 // newUpstream compiles an upstream of the object owner, which was created at the
@@ -38,14 +41,14 @@ func (x *compiler) newUpstream(m *model.Upstream, owner string, created int64) (
 	}
 	on, key, hashes := u.HashKey()
 	if !hashes {
-		return &Upstream{Upstream: u}, nil
+		return &Upstream{Upstream: u, Websocket: m.Websocket}, nil
 	}
 	read, err := hashKey(on, key)
 	if err != nil {
 		u.Close()
 		return nil, fmt.Errorf("upstream key: %w", err)
 	}
-	return &Upstream{u, read}, nil
+	return &Upstream{u, read, m.Websocket}, nil
 }
 
 // hashKey reads what hash_on and key name; where that is absent, the client's

@@ -1,0 +1,85 @@
+package upstream
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"weir/internal/wire"
+)
+
+// tunnelBuffer is the memory of one direction of a tunnel. Most tunnels are idle
+// most of the time.
+const tunnelBuffer = 4 << 10
+
+// Tunnel joins the client with the node after a 101 response, until one of them
+// ends the connection or the node is silent for longer than the read time-out
+// (as nginx, for which a ping from the client counts when it is answered). first
+// is what the client has sent already. It returns the bytes carried to the node
+// and to the client. The Call's connection is used up.
+func (c *Call) Tunnel(client net.Conn, first []byte) (up, down int64) {
+	conn := c.conn
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		up = conn.carryUp(client, first)
+		conn.tcp.SetReadDeadline(past)
+	})
+	down = conn.carryDown(client)
+	client.SetReadDeadline(past)
+	wg.Wait()
+	return up, down
+}
+
+// past makes a read that is under way, and later ones, fail.
+var past = time.Unix(1, 0)
+
+// carryUp sends first, then what comes from the client, until one side fails.
+func (c *conn) carryUp(client net.Conn, first []byte) (sent int64) {
+	if len(first) > 0 {
+		n, err := c.io.Write(first)
+		if sent = int64(n); err != nil {
+			return sent
+		}
+	}
+	b := wire.GetBuffer(tunnelBuffer)
+	defer b.Free()
+	for {
+		n, err := client.Read(b.B)
+		if n > 0 {
+			if c.tcp.SetWriteDeadline(c.now().Add(c.sendTimeout)) != nil {
+				return sent
+			}
+			m, werr := c.io.Write(b.B[:n])
+			if sent += int64(m); werr != nil {
+				return sent
+			}
+		}
+		if err != nil {
+			return sent
+		}
+	}
+}
+
+// carryDown sends the client what comes from the node, beginning with what was
+// read along with the response's head.
+func (c *conn) carryDown(client net.Conn) (sent int64) {
+	rest := c.r.Rest()
+	b := wire.GetBuffer(tunnelBuffer)
+	defer b.Free()
+	for {
+		if len(rest) > 0 {
+			client.SetWriteDeadline(c.now().Add(c.sendTimeout))
+			n, err := client.Write(rest)
+			if sent += int64(n); err != nil {
+				return sent
+			}
+		}
+		if c.tcp.SetReadDeadline(c.now().Add(c.readTimeout)) != nil {
+			return sent
+		}
+		n, err := c.io.Read(b.B)
+		if rest = b.B[:n]; n == 0 && err != nil {
+			return sent
+		}
+	}
+}
