@@ -11,6 +11,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/plugin"
 	"weir/internal/schema"
+	"weir/internal/wire"
 )
 
 // Headers are changes of headers, in either of two forms.
@@ -184,27 +185,32 @@ func (v *value) of(c *plugin.Ctx, b *buffer, found captures) string {
 	return c.Keep(b.plain)
 }
 
-// rewriteHeaders adds, then sets, then removes.
+// rewriteHeaders adds, then sets, then removes. A header cannot be empty: it is
+// not there, as with ngx.req.set_header.
 func (r *rewriter) rewriteHeaders(c *plugin.Ctx, b *buffer, found captures) {
 	for i := range r.add {
-		h := &r.add[i]
-		for j := range h.values {
-			c.Request.Header.Add(h.name, h.values[j].of(c, b, found))
-		}
+		r.add[i].append(c, b, found)
 	}
 	for i := range r.set {
 		h := &r.set[i]
-		for j := range h.values {
-			v := h.values[j].of(c, b, found)
-			if j == 0 {
-				c.SetHeader(h.name, v)
-			} else {
-				c.Request.Header.Add(h.name, v)
-			}
+		before := len(c.Request.Header.Fields())
+		h.append(c, b, found)
+		// Only now, since the values may refer to the header itself.
+		old := c.Request.Header.Fields()[:before]
+		for j := range old {
+			old[j].Dropped = old[j].Dropped || wire.EqualFold(old[j].Name, h.name)
 		}
 	}
 	for _, field := range r.remove {
 		c.DelHeader(field)
+	}
+}
+
+func (h *header) append(c *plugin.Ctx, b *buffer, found captures) {
+	for i := range h.values {
+		if v := h.values[i].of(c, b, found); v != "" {
+			c.Request.Header.Add(h.name, v)
+		}
 	}
 }
 

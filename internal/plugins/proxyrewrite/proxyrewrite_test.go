@@ -88,11 +88,13 @@ func TestHeaders(t *testing.T) {
 		{`{"headers":{"set":{"X-A":["1",2]}}}`, "X-A: 0", "X-A: 1|X-A: 2"},
 		{`{"headers":{"add":{"X-A":["1",2],"X-B":"3"}}}`, "X-A: 0", "X-A: 0|X-A: 1|X-A: 2|X-B: 3"},
 		{`{"headers":{"add":{"X-A":"1"},"set":{"X-A":"2"},"remove":["x-b"]}}`, "X-B: 0", "X-A: 2"},
-		{`{"headers":{"X-A":"$remote_addr:$arg_none.","X-B":""}}`, "", "X-A: 127.0.0.1:|X-B: "},
+		{`{"headers":{"X-A":"$remote_addr:$arg_none.","X-B":"","X-C":"$arg_none"}}`, "X-B: 0", "X-A: 127.0.0.1:"},
 		{`{"headers":{"X-A":"${arg_none ?? none}$http_x_b"}}`, "X-B: b", "X-B: b|X-A: noneb"},
 		{`{"headers":{"X-A":"$http_x_b"}}`, "X-B: a\r\nX-Evil: 1", "X-B: a%0D%0AX-Evil: 1|X-A: a%0D%0AX-Evil: 1"},
 		{`{"regex_uri":["^/(\\w+)/(\\w+)","/"],"headers":{"X-A":"$1-${2}x$3|\\$1 $1abc"}}`, "", `X-A: a-bx|\$1 aabc`},
 		{`{"headers":{"X-A":"a$1b"}}`, "", "X-A: ab"},
+		{`{"headers":{"X-A":"<$http_x_a>"}}`, "X-A: 0", "X-A: <0>"},
+		{`{"headers":{"set":{"X-A":["<$http_x_a>","1"]}}}`, "X-A: 0", "X-A: <0>|X-A: 1"},
 		{`{"headers":{"set":"1"}}`, "", "set: 1"},
 	} {
 		ctx := request("/a/b")
