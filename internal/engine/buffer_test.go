@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -134,6 +136,34 @@ func TestFilterOfBody(t *testing.T) {
 		x.Close()
 		if r.Header.Get("X-Route") != want || !strings.HasSuffix(got, body) || (probed.Load() > before) != (want != "") {
 			t.Errorf("%s: route %q, %d logs, upstream got %q", body, r.Header.Get("X-Route"), probed.Load()-before, got)
+		}
+	}
+}
+
+// markPlugin has a Header phase alone.
+var markPlugin = plugin.Define(plugin.Meta{Name: "mark", Doc: "Test plugin."}, func(*struct{}, plugin.Env) (plugin.Phases, error) {
+	return plugin.Phases{Header: func(c *plugin.Ctx) { c.Response.Header.Set("X-Route", "r") }}, nil
+})
+
+// What the upstream answered is known when the response passes.
+func TestFilterOfTheAnswer(t *testing.T) {
+	up := serve(t, func(o *origin, c net.Conn, r *bufio.Reader) {
+		for {
+			head, err := o.head(r)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "HTTP/1.1 %.3s OK\r\nContent-Length: 0\r\nX-Up: %.3[1]s\r\n\r\n", strings.TrimPrefix(head, "GET /"))
+		}
+	})
+	g := start(t, nil)
+	filter := func(vars string) string { return `,"plugins":{"mark":{"_meta":{"filter":` + vars + `}}}` }
+	g.put("routes/1", route("/200", up.addr, filter(`[["upstream_status","~=",200]]`)),
+		"routes/2", route("/503", up.addr, filter(`[["upstream_status","~=",200],["status","==",503],["upstream_http_x_up","==","503"],["balancer_ip","==","127.0.0.1"]]`)),
+		"routes/3", route("/502", "127.0.0.1:1", filter(`[["upstream_status","==","502"],["upstream_addr","==","127.0.0.1:1"]]`)))
+	for path, want := range map[string]string{"/200": "", "/503": "r", "/502": "r"} {
+		if r, _ := g.get(path); "/"+r.Status[:3] != path || r.Header.Get("X-Route") != want {
+			t.Errorf("%s: %s, route %q, want %q", path, r.Status, r.Header.Get("X-Route"), want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func startRouter(t testing.TB, kind router.Kind, change func(*Config)) *gateway 
 	pools := upstream.NewPools()
 	state := snapshot.New(snapshot.Config{
 		Router:   kind,
-		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin, editPlugin},
+		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin, markPlugin, editPlugin},
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,
 	})

@@ -29,6 +29,7 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 	x.upload.waiting(true)
 	err := up.RoundTrip(&x.call)
 	x.upload.waiting(false)
+	x.noteTries()
 	switch {
 	case err != nil:
 		x.failed(err)
@@ -264,6 +265,12 @@ func dropResponseHop(r *wire.Response) {
 func (x *exchange) endCall() {
 	x.call.Status = x.ctx.Sent.Status
 	x.call.Finish()
+	x.noteTries()
+}
+
+// noteTries makes what was tried so far known to variables.
+func (x *exchange) noteTries() {
+	x.ctx.Sent.Tries = x.ctx.Sent.Tries[:0]
 	for i := range x.call.Tries {
 		t := &x.call.Tries[i]
 		status := t.Status
