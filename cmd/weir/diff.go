@@ -92,7 +92,7 @@ func (p *places) diff(cmd *cobra.Command, args []string) (diffReport, []transfer
 		return report, nil, err
 	}
 	defer p.close()
-	wait := startProgress(cmd.ErrOrStderr(), everySecond)
+	wait := startProgress(cmd.ErrOrStderr(), sayEvery)
 	defer wait.end()
 	var sides [2]*transfer.State
 	for i, name := range args {
@@ -111,6 +111,7 @@ func (p *places) diff(cmd *cobra.Command, args []string) (diffReport, []transfer
 	}
 	report.Notes = append(report.Notes, lacking(args[0], sides[0], sides[1])...)
 	report.Notes = append(report.Notes, lacking(args[1], sides[1], sides[0])...)
+	wait.begin("comparing", 0)
 	changes := p.schemas.Compare(sides[0], sides[1])
 	report.From, report.To, report.Equal, report.Changes = args[0], args[1], len(changes) == 0, reported(changes)
 	return report, changes, nil

@@ -16,8 +16,8 @@ import (
 	"weir/internal/transfer"
 )
 
-// everySecond is how often a long run says how far it is.
-const everySecond = time.Second
+// sayEvery is how often a long run says how far it is.
+const sayEvery = time.Second
 
 func exportCommand() *cobra.Command {
 	var p places
@@ -55,7 +55,7 @@ sense.`,
 				return err
 			}
 			defer p.close()
-			wait := startProgress(cmd.ErrOrStderr(), everySecond)
+			wait := startProgress(cmd.ErrOrStderr(), sayEvery)
 			defer wait.end()
 			from, err := p.source(args, wait.at)
 			if err != nil {
@@ -155,9 +155,9 @@ func counted(s *transfer.State) string {
 		}
 	}
 	if sum == 0 {
-		return "0 objects"
+		return objects(0)
 	}
-	return fmt.Sprintf("%d objects (%s)", sum, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", objects(sum), strings.Join(parts, ", "))
 }
 
 // write writes a whole file or, to standard output, the text.

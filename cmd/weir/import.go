@@ -99,7 +99,7 @@ func (r *importing) run(ctx context.Context, file string) error {
 		return err
 	}
 	defer r.close()
-	r.wait = startProgress(r.err, everySecond)
+	r.wait = startProgress(r.err, sayEvery)
 	defer r.wait.end()
 	at, changes, state, err := r.compare(ctx, file)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *importing) run(ctx context.Context, file string) error {
 		}
 		printChanges(r.out, changes, r.all)
 		if r.report.Kept > 0 {
-			fmt.Fprintf(r.out, "%d objects that the file lacks are kept\n", r.report.Kept)
+			fmt.Fprintf(r.out, "%s that the file lacks stay\n", objects(r.report.Kept))
 		}
 	}
 	err = r.apply(ctx, at, changes, state)
@@ -149,6 +149,7 @@ func (r *importing) compare(ctx context.Context, file string) (target, []transfe
 	for key, why := range want.Broken {
 		return nil, nil, nil, fmt.Errorf("%s: %s cannot be read: %s", from, key, why)
 	}
+	r.wait.begin("comparing", 0)
 	var changes []transfer.Change
 	for _, c := range r.schemas.Compare(have, want) {
 		if c.Action == transfer.Deleted && !r.deleting {
@@ -172,11 +173,11 @@ func (r *importing) apply(ctx context.Context, at target, changes []transfer.Cha
 	}
 	if len(refused) > 0 {
 		r.fail(refused)
-		r.say("%d of %d changes would be refused; nothing was changed", len(refused), len(changes))
+		r.say("%d of %s would be refused; nothing was changed", len(refused), changesOf(len(changes)))
 		return nil
 	}
 	if r.dryRun {
-		r.say("%d changes to %s; nothing was changed (--dry-run)", len(changes), at)
+		r.say("%s to %s; nothing was changed (--dry-run)", changesOf(len(changes)), at)
 		return nil
 	}
 	if ok, err := r.agreed(len(changes), at); err != nil || !ok {
@@ -189,16 +190,16 @@ func (r *importing) apply(ctx context.Context, at target, changes []transfer.Cha
 	for _, c := range result.Left {
 		r.report.Left = append(r.report.Left, c.Key.String())
 	}
-	r.say("%d of %d changes made in %s", len(result.Done), len(changes), at)
+	r.say("%d of %s made in %s", len(result.Done), changesOf(len(changes)), at)
 	if n := len(result.Left); n > 0 {
-		r.say("%d changes were not tried; another import goes on from here", n)
+		r.say("not tried: %s; another import goes on from here", changesOf(n))
 	}
 	return err
 }
 
 // refused asks which changes cannot be made.
 func (r *importing) refused(ctx context.Context, at target, changes []transfer.Change, have *transfer.State) ([]transfer.Failure, error) {
-	r.wait.begin("checking", len(changes))
+	r.wait.begin("checking", 0)
 	if a, ok := at.(*transfer.Admin); ok {
 		return a.Validate(ctx, changes)
 	}
@@ -221,7 +222,7 @@ func (r *importing) agreed(n int, at target) (bool, error) {
 	if !terminal(r.in) || r.asJSON {
 		return false, usageError{errors.New("nobody can be asked here: --yes changes, --dry-run only shows")}
 	}
-	fmt.Fprintf(r.err, "Make %d changes in %s? [y/N] ", n, at)
+	fmt.Fprintf(r.err, "Make %s in %s? [y/N] ", changesOf(n), at)
 	line, err := bufio.NewReader(r.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
@@ -244,6 +245,13 @@ func (r *importing) fail(failures []transfer.Failure) {
 			fmt.Fprintf(r.err, "... and %d more (--all shows them)\n", len(failures)-mostShown)
 		}
 	}
+}
+
+func changesOf(n int) string {
+	if n == 1 {
+		return "1 change"
+	}
+	return fmt.Sprintf("%d changes", n)
 }
 
 func (r *importing) say(format string, args ...any) {

@@ -39,8 +39,7 @@ func run(args []string) int {
 		return exitUsage
 	}
 	fmt.Fprintf(os.Stderr, "weir: %v\n", err)
-	var trouble troubleError
-	if errors.As(err, &trouble) {
+	if _, ok := errors.AsType[troubleError](err); ok {
 		return exitUsage
 	}
 	return exitFailure

@@ -17,7 +17,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"PROXY", "ADMIN", "ETCD"} {
+			for _, name := range []string{"PROXY", "ADMIN", "ETCD", "CONTROL"} {
 				port, err := freePort()
 				if err != nil {
 					return err
@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "http": request},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "http": request, "etcddump": etcdDump},
 	})
 }
 

@@ -74,7 +74,7 @@ func (p *places) migrate(cmd *cobra.Command, args []string) (migrateReport, erro
 		return report, err
 	}
 	defer p.close()
-	wait := startProgress(cmd.ErrOrStderr(), everySecond)
+	wait := startProgress(cmd.ErrOrStderr(), sayEvery)
 	defer wait.end()
 	from, err := p.source(args, wait.at)
 	if err != nil {
@@ -87,8 +87,8 @@ func (p *places) migrate(cmd *cobra.Command, args []string) (migrateReport, erro
 	}
 	report.From, report.Config, report.Notes = from.String(), p.config.File, state.Notes
 	for kind, n := range state.Counts() {
-		if n > 0 {
-			report.Objects[model.Kind(kind).Dir()] = n
+		if k := model.Kind(kind); n > 0 && k != model.KindPlugins {
+			report.Objects[k.Dir()] = n
 		}
 	}
 	judge, err := app.NewJudge(p.config)
@@ -111,18 +111,18 @@ func printFindings(w io.Writer, r migrateReport, all bool) {
 	for _, n := range r.Objects {
 		sum += n
 	}
-	fmt.Fprintf(w, "%s: %d objects\n", r.From, sum)
+	fmt.Fprintf(w, "%s: %s\n", r.From, objects(sum))
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, "note: "+n)
 	}
 	for _, g := range transfer.Groups() {
 		var in []transfer.Finding
-		objects := map[string]bool{}
+		named := map[string]bool{}
 		for _, f := range r.Findings {
 			if f.Group == g[0] {
 				in = append(in, f)
 				for _, o := range f.Objects {
-					objects[o] = true
+					named[o] = true
 				}
 			}
 		}
@@ -130,8 +130,8 @@ func printFindings(w io.Writer, r migrateReport, all bool) {
 			continue
 		}
 		count := ""
-		if len(objects) > 0 {
-			count = fmt.Sprintf(" (%d objects)", len(objects))
+		if len(named) > 0 {
+			count = " (" + objects(len(named)) + ")"
 		}
 		fmt.Fprintf(w, "\n%s%s\n", g[1], count)
 		for _, f := range in {
@@ -141,6 +141,13 @@ func printFindings(w io.Writer, r migrateReport, all bool) {
 	if len(r.Findings) == 0 {
 		fmt.Fprintln(w, "nothing would behave differently")
 	}
+}
+
+func objects(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
 }
 
 func printFinding(w io.Writer, f transfer.Finding, all bool) {

@@ -17,8 +17,6 @@ import (
 
 	"weir/internal/app"
 	"weir/internal/config"
-	"weir/internal/keyring"
-	"weir/internal/plugins"
 	"weir/internal/transfer"
 )
 
@@ -70,21 +68,8 @@ func (p *places) load() error {
 	if p.config, err = config.Load(p.configFile, os.Environ()); err != nil {
 		return err
 	}
-	d := p.config.APISIX.DataEncryption
-	var keys []string
-	for _, k := range d.Keyring {
-		keys = append(keys, k.Reveal())
-	}
-	ring, err := keyring.New(keys)
-	if err != nil {
-		return err
-	}
-	built := map[string]transfer.Plugin{}
-	for _, s := range plugins.All() {
-		built[s.Name] = transfer.Plugin{Config: s.ConfigSchema(), Credential: s.CredentialSchema(), Metadata: s.MetadataSchema()}
-	}
-	p.schemas = transfer.NewSchemas(built, ring, d.Enable)
-	return nil
+	p.schemas, err = app.Schemas(p.config)
+	return err
 }
 
 // close ends the connections.
@@ -265,19 +250,19 @@ func (p *places) explain(at fmt.Stringer, err error) error {
 	_, isEtcd := at.(*transfer.Etcd)
 	switch {
 	case errors.As(err, &gone) && isEtcd:
-		return fmt.Errorf("%w\nIs it running? Another address is given with --etcd URL.", err)
+		return fmt.Errorf("%w\nIs it running? Another address is given with --etcd URL", err)
 	case errors.As(err, &gone):
-		return fmt.Errorf("the Admin API at %w\nIs the gateway running (weir run)? Another address is given with --admin URL or -c config.yaml.", err)
+		return fmt.Errorf("the Admin API at %w\nIs the gateway running (weir run)? Another address is given with --admin URL or -c config.yaml", err)
 	case errors.As(err, &no) && no.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w\n%s", err, p.keyAdvice())
 	case errors.As(err, &no) && no.Status == http.StatusForbidden:
-		return fmt.Errorf("%w\nThe gateway's deployment.admin.allow_admin does not let this address in.", err)
+		return fmt.Errorf("%w\nThe gateway's deployment.admin.allow_admin does not let this address in", err)
 	}
 	return err
 }
 
 func (p *places) keyAdvice() string {
-	const give = "Give the right one with --key, --key-file or WEIR_ADMIN_KEY."
+	const give = "Give the right one with --key, --key-file or WEIR_ADMIN_KEY"
 	switch key, err := p.adminKey(); {
 	case err != nil || key == "":
 		return fmt.Sprintf("No key was sent: %s is not there or not readable. %s", p.madeKey(), give)

@@ -47,11 +47,14 @@ func (p *progress) say(after time.Duration) {
 	if p.what == "" {
 		return
 	}
-	count := fmt.Sprintf("%d objects", p.done.Load())
-	if p.of > 0 {
-		count = fmt.Sprintf("%d of %d objects", p.done.Load(), p.of)
+	count := ""
+	switch done := p.done.Load(); {
+	case p.of > 0:
+		count = fmt.Sprintf(": %d of %d objects", done, p.of)
+	case done > 0:
+		count = fmt.Sprintf(": %d objects", done)
 	}
-	fmt.Fprintf(p.w, "%s: %s, %.0f s\n", p.what, count, after.Seconds())
+	fmt.Fprintf(p.w, "%s%s, %.0f s\n", p.what, count, after.Seconds())
 }
 
 // begin starts a stage of so many objects; 0: not known.

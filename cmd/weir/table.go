@@ -43,8 +43,15 @@ func columnsOf(kind model.Kind) []column {
 	name, plugins := column{"NAME", text("name")}, column{"PLUGINS", members("plugins")}
 	switch kind {
 	case model.KindRoute:
-		return []column{name, {"URI", text("uri", "uris")}, {"HOST", text("host", "hosts")}, {"METHODS", text("methods")},
-			{"TO", destination}, plugins, {"STATUS", status}}
+		return []column{
+			name,
+			{"URI", text("uri", "uris")},
+			{"HOST", text("host", "hosts")},
+			{"METHODS", text("methods")},
+			{"TO", destination},
+			plugins,
+			{"STATUS", status},
+		}
 	case model.KindStreamRoute:
 		return []column{name, {"PORT", text("server_port")}, {"SNI", text("sni")}, {"TO", destination}, plugins}
 	case model.KindService:

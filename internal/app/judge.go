@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
 	"weir/internal/config"
+	"weir/internal/keyring"
 	"weir/internal/model"
+	"weir/internal/plugins"
 	"weir/internal/snapshot"
 	"weir/internal/source/etcd"
 	"weir/internal/transfer"
@@ -28,7 +31,9 @@ func NewJudge(c *config.Config) (*Judge, error) {
 }
 
 // Close frees what was compiled.
-func (j *Judge) Close() error { return j.g.Stop(context.Background()) }
+func (j *Judge) Close() {
+	_ = j.g.Stop(context.Background()) // nothing of it can fail: no address is open
+}
 
 // Check compiles one object by itself.
 func (j *Judge) Check(o model.Object) error { return j.g.state.Check(o) }
@@ -64,7 +69,7 @@ func (j *Judge) Verdict(objects []model.Object) transfer.Verdict {
 
 // apart lists the errors that errors.Join made one of.
 func apart(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of this very error
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
 		return []error{err}
 	}
@@ -80,6 +85,25 @@ func idle(state *snapshot.Applier) []model.Kind {
 	kinds := []model.Kind{model.KindSSL, model.KindStreamRoute, model.KindProto, model.KindSecret, model.KindCostDecoration}
 	compiled := state.Work().Compiled
 	return slices.DeleteFunc(kinds, func(k model.Kind) bool { return compiled[k.Dir()] > 0 })
+}
+
+// Schemas know the documents of this build, and their secrets by the
+// configuration's keyring.
+func Schemas(c *config.Config) (*transfer.Schemas, error) {
+	d := c.APISIX.DataEncryption
+	keys := make([]string, 0, len(d.Keyring))
+	for _, k := range d.Keyring {
+		keys = append(keys, k.Reveal())
+	}
+	ring, err := keyring.New(keys)
+	if err != nil {
+		return nil, fmt.Errorf("apisix.data_encryption.keyring: %w", err)
+	}
+	built := map[string]transfer.Plugin{}
+	for _, s := range plugins.All() {
+		built[s.Name] = transfer.Plugin{Config: s.ConfigSchema(), Credential: s.CredentialSchema(), Metadata: s.MetadataSchema()}
+	}
+	return transfer.NewSchemas(built, ring, d.Enable), nil
 }
 
 // EtcdConfig is how the configuration reaches its etcd, or, where Weir runs the

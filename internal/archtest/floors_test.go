@@ -90,7 +90,7 @@ var floors = map[string][]string{
 	"internal/profile":   {},
 	"internal/archtest":  {},
 	"bench/forwarder":    {},
-	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/echo", "internal/plugins", "internal/profile", "internal/transfer"},
+	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
 }
 
 // testOnly are helpers that no product code imports.

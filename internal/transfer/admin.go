@@ -120,8 +120,7 @@ func (a *Admin) send(ctx context.Context, method, path string, body []byte) (sta
 		answer, err = io.ReadAll(res.Body)
 	}
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return 0, nil, &Unreachable{a.cfg.URL, err}
@@ -184,8 +183,7 @@ func absent(r *Refusal) bool {
 
 // failed explains an error that ends the work.
 func (a *Admin) failed(method, path string, err error) error {
-	var no *Refusal
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*Refusal](err); ok {
 		return fmt.Errorf("%s: %s %s: status %d: %w", a, method, path, no.Status, err)
 	}
 	return err

@@ -187,8 +187,10 @@ func TestCheck(t *testing.T) {
 		{"secret manager", `routes: []`, `secrets: [{id: abc/1}]`, "secrets/abc/1: invalid secret manager: abc"},
 		{"dangling", `routes: []`, `routes: [{id: 1, uri: /, upstream_id: u}]`, "routes/1: it refers to upstreams/u, which is not there"},
 		{"without a parent", `routes: []`, `consumers: [{id: a/credentials/c}]`, "consumers/a/credentials/c: it refers to consumers/a, which is not there"},
-		{"still in use", "upstreams: [{id: u, nodes: {\"a:1\": 1}}]\nroutes: [{id: 1, uri: /, upstream_id: u}]", `routes: [{id: 1, uri: /, upstream_id: u}]`,
-			"upstreams/u: routes/1 still refers to it"},
+		{
+			"still in use", "upstreams: [{id: u, nodes: {\"a:1\": 1}}]\nroutes: [{id: 1, uri: /, upstream_id: u}]", `routes: [{id: 1, uri: /, upstream_id: u}]`,
+			"upstreams/u: routes/1 still refers to it",
+		},
 		{"does not compile", `routes: []`, `routes: [{id: 1, uri: /bad, upstream: {nodes: {"a:1": 1}}}]`, "routes/1: refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ func (e *Etcd) String() string {
 
 // Read reads everything below the prefix, as of one revision.
 func (e *Etcd) Read(ctx context.Context) (*State, error) {
+	if err := e.reach(ctx); err != nil {
+		return nil, err
+	}
 	list, _, err := e.store.List(ctx, "")
 	if err != nil {
 		return nil, e.failed(err)
@@ -70,6 +74,28 @@ func (e *Etcd) Read(ctx context.Context) (*State, error) {
 		s.stored(strings.TrimPrefix(kv.Key, prefix), kv.Value)
 	}
 	return s, nil
+}
+
+// reach fails soon, and says why, if nobody listens: the client would try until
+// its time is over.
+func (e *Etcd) reach(ctx context.Context) error {
+	var first error
+	for _, endpoint := range e.cfg.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Port() == "" {
+			return nil // the client's business
+		}
+		const patience = 5 * time.Second
+		dialer := net.Dialer{Timeout: patience}
+		c, err := dialer.DialContext(ctx, "tcp", u.Host)
+		if err == nil {
+			return c.Close()
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return &Unreachable{e.String(), first}
 }
 
 // failed tells a store that does not answer from one that refuses.

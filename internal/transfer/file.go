@@ -102,8 +102,8 @@ func ended(text []byte) bool {
 type environment []string
 
 func (env environment) lookup(name string) (string, bool) {
-	for i := len(env) - 1; i >= 0; i-- {
-		if k, v, ok := strings.Cut(env[i], "="); ok && k == name {
+	for _, kv := range slices.Backward(env) {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
 			return v, true
 		}
 	}
@@ -202,7 +202,7 @@ func section(kind model.Kind) model.Kind {
 // standalone reads a document in the standalone form (apisix-config.md §3).
 func standalone(doc *document.Value) (*State, error) {
 	if !doc.Is(document.Object) {
-		return nil, fmt.Errorf("the document is of type %v, not a table of routes, services, ...", doc.Kind)
+		return nil, fmt.Errorf("the document is of type %v, not a table of sections like routes and services", doc.Kind)
 	}
 	known := map[string]bool{model.KindPlugins.Dir(): true, "X-Digest": true, "X-Last-Modified": true}
 	var all []string

@@ -28,7 +28,7 @@ func TestStandalone(t *testing.T) {
 		"routes: [{id: a}, {id: a}]\n#END":                                    "routes, item 2: routes/a is given twice",
 		"routes: [{id: a/b/}]\n#END":                                          `routes, item 1: "a/b/" cannot be the id of a route`,
 		"secrets: [{id: vault}]\n#END":                                        `secrets, item 1: "vault" cannot be the id of a secret`,
-		"- 1\n#END":                                                           "the document is of type array, not a table of routes, services, ...",
+		"- 1\n#END":                                                           "the document is of type array, not a table of sections like routes and services",
 		"{":                                                                   "Expected object key string but found T_END at character 2",
 		"routes: [\n#END":                                                     "yaml: line 2: did not find expected node content",
 	} {

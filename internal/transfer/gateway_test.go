@@ -20,9 +20,7 @@ import (
 	"weir/internal/app"
 	"weir/internal/config"
 	"weir/internal/document"
-	"weir/internal/keyring"
 	"weir/internal/model"
-	"weir/internal/plugins"
 	"weir/internal/source/etcd"
 	"weir/internal/transfer"
 )
@@ -77,15 +75,15 @@ weir: {store: {dir: %[1]s/data, listen: "127.0.0.1:0"}}`, dir, adminKey), nil)
 
 func buildSchemas(t *testing.T) *transfer.Schemas {
 	t.Helper()
-	ring, err := keyring.New([]string{"qeddd145sfvddff3", "edd1c9f0985e76a2"})
+	c, err := config.Parse("test", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := map[string]transfer.Plugin{}
-	for _, s := range plugins.All() {
-		built[s.Name] = transfer.Plugin{Config: s.ConfigSchema(), Credential: s.CredentialSchema(), Metadata: s.MetadataSchema()}
+	s, err := app.Schemas(c)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return transfer.NewSchemas(built, ring, true)
+	return s
 }
 
 func openAdmin(t *testing.T, url, key string, s *transfer.Schemas) *transfer.Admin {

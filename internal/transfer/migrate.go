@@ -171,7 +171,7 @@ func stays(kind model.Kind) string {
 	case model.KindConsumer, model.KindCredential:
 		return "nobody is recognised by it"
 	}
-	return "what uses it answers 503"
+	return "what uses it does not serve"
 }
 
 // plugins looks for plugins that are not in this build.

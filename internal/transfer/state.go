@@ -116,7 +116,7 @@ func clone(v *document.Value) *document.Value {
 
 // dotted returns what lies at a dotted path, or nil.
 func dotted(v *document.Value, path string) *document.Value {
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		v = v.Get(name)
 	}
 	return v

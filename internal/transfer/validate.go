@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -88,10 +89,7 @@ func (a *Admin) validatePart(ctx context.Context, part *State) (map[model.Key]er
 func (s *Schemas) Check(target *State, changes []Change, compile func(model.Object) error) []Failure {
 	checker := apisix.New(apisix.Options{OpenKey: s.ring.OpenKey})
 	var failures []Failure
-	after := map[model.Key]*document.Value{}
-	for k, v := range target.Objects {
-		after[k] = v
-	}
+	after := maps.Clone(target.Objects)
 	changed := map[model.Key]Change{}
 	for _, c := range changes {
 		changed[c.Key] = c
@@ -143,8 +141,12 @@ func references(key model.Key, v *document.Value) []model.Key {
 		path string
 		kind model.Kind
 	}{
-		{"upstream_id", model.KindUpstream}, {"service_id", model.KindService}, {"plugin_config_id", model.KindPluginConfig},
-		{"group_id", model.KindConsumerGroup}, {"tls.client_cert_id", model.KindSSL}, {"upstream.tls.client_cert_id", model.KindSSL},
+		{"upstream_id", model.KindUpstream},
+		{"service_id", model.KindService},
+		{"plugin_config_id", model.KindPluginConfig},
+		{"group_id", model.KindConsumerGroup},
+		{"tls.client_cert_id", model.KindSSL},
+		{"upstream.tls.client_cert_id", model.KindSSL},
 		{"protocol.superior_id", model.KindStreamRoute},
 	} {
 		if id, ok := declared.ID(dotted(v, r.path)); ok {
