@@ -11,6 +11,7 @@ import (
 	"weir/internal/plugins/consumerrestriction"
 	"weir/internal/plugins/cors"
 	"weir/internal/plugins/csrf"
+	"weir/internal/plugins/forwardauth"
 	"weir/internal/plugins/hmacauth"
 	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
@@ -34,6 +35,7 @@ func All() []plugin.Spec {
 		consumerrestriction.Plugin,
 		cors.Plugin,
 		csrf.Plugin,
+		forwardauth.Plugin,
 		hmacauth.Plugin,
 		iprestriction.Plugin,
 		jwtauth.Plugin,
