@@ -17,6 +17,7 @@
 //	type=string|integer other types than the field's Go type says
 //	format=F            email, ipv4, ipv6, hostname
 //	pattern=RE          PCRE; the last option, it may contain commas
+//	description=TEXT    where clients compare the document; the last option, too
 //	each.OPTION=V       an option of the items of an array or the values of a map
 //
 // A default that is an array or an object is JSON and stands last, too. The tag

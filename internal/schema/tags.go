@@ -261,12 +261,12 @@ func (t *tag) fail(format string, args ...any) {
 }
 
 // parse reads the options of a schema tag, separated by commas. The value of
-// pattern, and a default that is an object or an array, may contain commas and
-// goes on to the end of the tag.
+// pattern or description, and a default that is an object or an array, may
+// contain commas and goes on to the end of the tag.
 func (t *tag) parse(text string) {
 	for text != "" {
 		name, _, _ := strings.Cut(text, "=")
-		rest := strings.HasSuffix(name, "pattern") ||
+		rest := strings.HasSuffix(name, "pattern") || name == "description" ||
 			strings.HasPrefix(text, "default=[") || strings.HasPrefix(text, "default={")
 		var opt string
 		if rest {
@@ -340,7 +340,7 @@ func (t *tag) option(key, value string) {
 		t.doc.add("enum", values)
 	case "type":
 		t.doc.set("type", strings.Split(value, "|"))
-	case "pattern", "format":
+	case "pattern", "format", "description":
 		t.doc.add(key, value)
 	default:
 		t.fail("unknown option %q", key)

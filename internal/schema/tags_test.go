@@ -10,7 +10,7 @@ type documented struct {
 	_     struct{}          `schema:"closed,minProps=1"`
 	Name  string            `json:"name" schema:"required,minLen=1,maxLen=9,pattern=^[a-z,|]+$" doc:"A name."`
 	Kind  string            `json:"kind" schema:"default=a,enum=a|b" doc:"One | two."`
-	Level int               `json:"level" schema:"default=1,enum=1|2,exclusiveMin=0,exclusiveMax=3"`
+	Level int               `json:"level" schema:"default=1,enum=1|2,exclusiveMin=0,exclusiveMax=3,description=Level, if any."`
 	Auth  *auth             `json:"auth" doc:"Who."`
 	List  []auth            `json:"list" schema:"minItems=1,maxItems=2,unique"`
 	Map   map[string]string `json:"map" schema:"secret,maxProps=3,each.maxLen=4,each.format=hostname"`
@@ -37,7 +37,7 @@ func TestDocument(t *testing.T) {
 	const want = `{"type":"object","properties":{` +
 		`"name":{"type":"string","minLength":1,"maxLength":9,"pattern":"^[a-z,|]+$"},` +
 		`"kind":{"type":"string","default":"a","enum":["a","b"]},` +
-		`"level":{"type":"integer","default":1,"enum":[1,2],"exclusiveMinimum":0,"exclusiveMaximum":3},` +
+		`"level":{"type":"integer","default":1,"enum":[1,2],"exclusiveMinimum":0,"exclusiveMaximum":3,"description":"Level, if any."},` +
 		`"auth":{"type":"object","properties":{"user":{"type":"string"},"pass":{"type":"string"}}},` +
 		`"list":{"type":"array","items":{"type":"object","properties":{"user":{"type":"string"},"pass":{"type":"string"}}},"minItems":1,"maxItems":2,"uniqueItems":true},` +
 		`"map":{"type":"object","additionalProperties":{"type":"string","maxLength":4,"format":"hostname"},"maxProperties":3},` +
@@ -69,7 +69,7 @@ func TestTable(t *testing.T) {
 	const want = "| property | type | required | default | valid values | meaning |\n|---|---|---|---|---|---|\n" +
 		"| `name` | string | yes |  | minLength `1`, maxLength `9`, pattern `^[a-z,\\|]+$` | A name. |\n" +
 		"| `kind` | string |  | `a` | enum `[\"a\",\"b\"]` | One \\| two. |\n" +
-		"| `level` | integer |  | `1` | enum `[1,2]`, exclusiveMinimum `0`, exclusiveMaximum `3` |  |\n" +
+		"| `level` | integer |  | `1` | enum `[1,2]`, exclusiveMinimum `0`, exclusiveMaximum `3` | Level, if any. |\n" +
 		"| `auth` | object |  |  |  | Who. |\n" +
 		"| `auth.user` | string |  |  |  |  |\n" +
 		"| `auth.pass` | string |  |  |  | Secret. |\n" +

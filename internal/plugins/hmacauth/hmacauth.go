@@ -41,7 +41,7 @@ type Config struct {
 	AllowedAlgorithms   []string `json:"allowed_algorithms" schema:"minItems=1,each.enum=hmac-sha1|hmac-sha256|hmac-sha512,default=[\"hmac-sha1\",\"hmac-sha256\",\"hmac-sha512\"]" doc:"Algorithms a client may use."`
 	ClockSkew           int      `json:"clock_skew" schema:"default=300,min=1" doc:"Seconds by which the Date header may differ from the gateway's clock."`
 	SignedHeaders       []string `json:"signed_headers" schema:"each.minLen=1,each.maxLen=50,default=[\"date\"]" doc:"What a client must have signed at least."`
-	ValidateRequestBody bool     `json:"validate_request_body" schema:"default=false" doc:"Compare the body with the Digest header."`
+	ValidateRequestBody bool     `json:"validate_request_body" schema:"default=false,description=A boolean value telling the plugin to enable body validation" doc:"Compare the body with the Digest header."`
 	MaxReqBodySize      int64    `json:"max_req_body_size" schema:"min=1,default=67108864" doc:"Largest body, in bytes, that is read to be compared; a larger one is answered 413."`
 	HideCredentials     bool     `json:"hide_credentials" schema:"default=false" doc:"Remove the Authorization header before the request goes upstream."`
 	Realm               string   `json:"realm" schema:"default=hmac,minLen=1,maxLen=128,pattern=^[ -!#-[\\]-~]+$" doc:"Realm of the WWW-Authenticate header."`
