@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "http": request, "etcddump": etcdDump},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "http": request, "awaitget": awaitGet, "etcddump": etcdDump},
 	})
 }
 

@@ -28,6 +28,28 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("nobody listens on %s", args[0])
 }
 
+// awaitGet is the script command "awaitget URL KEYFILE": it returns when a GET
+// with that Admin key is answered with status 200.
+func awaitGet(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: awaitget URL KEYFILE")
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 3000 {
+		req, err := http.NewRequest(http.MethodGet, args[0], nil)
+		ts.Check(err)
+		req.Header.Set("X-API-KEY", strings.TrimSpace(ts.ReadFile(args[1])))
+		res, err := client.Do(req)
+		ts.Check(err)
+		res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s is not there", args[0])
+}
+
 // request is the script command "http STATUS METHOD URL [HEADER: VALUE | @KEYFILE | BODY]...":
 // the answer must have the status; its body becomes stdout.
 func request(ts *testscript.TestScript, _ bool, args []string) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/document"
@@ -151,7 +152,7 @@ func refusal(status int, v *document.Value, text []byte) *Refusal {
 func (a *Admin) Read(ctx context.Context) (*State, error) {
 	s := newState()
 	for _, kind := range sections() {
-		list, err := a.Get(ctx, "/"+kind.Dir())
+		list, err := a.List(ctx, kind, "")
 		var no *Refusal
 		switch {
 		case errors.As(err, &no) && kind == model.KindRoute && no.Status == http.StatusNotFound:
@@ -162,13 +163,13 @@ func (a *Admin) Read(ctx context.Context) (*State, error) {
 		case err != nil:
 			return nil, a.failed("GET", "/"+kind.Dir(), err)
 		}
-		if err := s.listed(list); err != nil {
-			return nil, fmt.Errorf("%s: GET /%s: %w", a, kind.Dir(), err)
-		}
+		s.listed(list)
 		a.cfg.Progress(len(s.Objects))
 	}
-	if err := a.readCredentials(ctx, s); err != nil {
-		return nil, err
+	for _, kind := range []model.Kind{model.KindCredential, model.KindCostDecoration} {
+		if err := a.readInner(ctx, s, kind); err != nil {
+			return nil, err
+		}
 	}
 	if n := s.Counts()[model.KindSSL]; n > 0 {
 		s.note("the Admin API does not give out the private keys of certificates: %d ssls are without; an etcd holds them", n)
@@ -181,7 +182,7 @@ func absent(r *Refusal) bool {
 	return r.Status == http.StatusNotFound || r.Status == http.StatusBadRequest && strings.HasPrefix(r.Text, "stream mode is disabled")
 }
 
-// failed explains an error that ends the work.
+// failed says what was asked when a place refused.
 func (a *Admin) failed(method, path string, err error) error {
 	if no, ok := errors.AsType[*Refusal](err); ok {
 		return fmt.Errorf("%s: %s %s: status %d: %w", a, method, path, no.Status, err)
@@ -209,75 +210,76 @@ func (a *Admin) readPushed(ctx context.Context) (*State, error) {
 
 var errNoList = errors.New("the answer has no list; admin_api_version v2 is not understood")
 
-// listed takes the answer to a list.
-func (s *State) listed(answer *document.Value) error {
+// nodes are the objects in the answer to a list. owner is the id of that below
+// which they lie; empty: none.
+func nodes(answer *document.Value, kind model.Kind, owner string) ([]Listed, error) {
 	list := answer.Get("list")
 	if list == nil {
-		return errNoList
+		return nil, errNoList
 	}
+	var out []Listed
 	for _, node := range list.Items {
-		path, ok := node.Get("key").Scalar()
-		if !ok {
-			return errors.New("an item has no key")
+		text, _ := node.Get("key").Scalar()
+		segments := strings.Split(text, "/")
+		id := segments[len(segments)-1]
+		switch {
+		case owner != "":
+			id = owner + "/" + kind.Dir() + "/" + id
+		case kind == model.KindSecret && len(segments) > 1:
+			id = segments[len(segments)-2] + "/" + id
 		}
-		key, err := keyOf(path)
-		if err != nil {
-			return err
+		key := model.Key{Kind: kind, ID: id}
+		if known, ok := etcd.ObjectKey(key.String()); !ok || known != key {
+			return nil, fmt.Errorf("the key %q names no %s", text, kind)
 		}
-		if v := node.Get("value"); v.Is(document.Object) {
-			s.put(key, v)
+		out = append(out, Listed{key, node.Get("value")})
+	}
+	return out, nil
+}
+
+func (s *State) listed(list []Listed) {
+	for _, l := range list {
+		if l.Value.Is(document.Object) {
+			s.put(l.Key, l.Value)
 		} else {
-			s.Broken[key] = "it is not a JSON object"
+			s.Broken[l.Key] = "it is not a JSON object"
 		}
 	}
-	return nil
 }
 
-// keyOf finds the object in a key with a prefix that only the gateway knows.
-func keyOf(path string) (model.Key, error) {
-	for rest := strings.TrimPrefix(path, "/"); rest != ""; {
-		if key, ok := etcd.ObjectKey(rest); ok && key.Kind != model.KindPlugins {
-			return key, nil
-		}
-		_, rest, _ = strings.Cut(rest, "/")
-	}
-	return model.Key{}, fmt.Errorf("the key %q names no object", path)
-}
-
-// readCredentials asks every consumer for its credentials.
-func (a *Admin) readCredentials(ctx context.Context, s *State) error {
-	var consumers []string
+// readInner asks every object of one kind for what lies below it.
+func (a *Admin) readInner(ctx context.Context, s *State, kind model.Kind) error {
+	var owners []string
 	for key := range s.Objects {
-		if key.Kind == model.KindConsumer {
-			consumers = append(consumers, key.ID)
+		if key.Kind == section(kind) {
+			owners = append(owners, key.ID)
 		}
 	}
-	lists := make([]*document.Value, len(consumers))
-	err := each(ctx, len(consumers), func(ctx context.Context, i int) error {
-		path := "/consumers/" + url.PathEscape(consumers[i]) + "/credentials"
-		v, err := a.Get(ctx, path)
-		var no *Refusal
-		if errors.As(err, &no) && no.Status == http.StatusNotFound {
-			return nil // none
+	lists := make([][]Listed, len(owners))
+	var unknown atomic.Bool // to this gateway
+	err := each(ctx, len(owners), func(ctx context.Context, i int) (err error) {
+		if unknown.Load() {
+			return nil
 		}
-		if err != nil {
-			return a.failed("GET", path, err)
+		lists[i], err = a.List(ctx, kind, owners[i])
+		if no, ok := errors.AsType[*Refusal](err); ok && no.Status == http.StatusNotFound {
+			unknown.Store(true)
+			return nil
 		}
-		lists[i] = v
-		return nil
+		return a.failed("GET", below(kind, owners[i]), err)
 	}, func(done int) { a.cfg.Progress(len(s.Objects) + done) })
-	if err != nil {
-		return err
-	}
 	for _, list := range lists {
-		if list == nil {
-			continue
-		}
-		if err := s.listed(list); err != nil {
-			return fmt.Errorf("%s: credentials: %w", a, err)
-		}
+		s.listed(list)
 	}
-	return nil
+	return err
+}
+
+// below is the path of what lies below an object.
+func below(kind model.Kind, owner string) string {
+	if owner == "" {
+		return "/" + kind.Dir()
+	}
+	return "/" + section(kind).Dir() + "/" + url.PathEscape(owner) + "/" + kind.Dir()
 }
 
 // Put writes an object, whose secrets may be sealed.

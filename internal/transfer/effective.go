@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -33,34 +33,22 @@ type Listed struct {
 	Value *document.Value
 }
 
-// List reads all objects of a kind; of credentials those of one consumer.
-func (a *Admin) List(ctx context.Context, kind model.Kind, consumer string) ([]Listed, error) {
-	at := "/" + kind.Dir()
-	if kind == model.KindCredential {
-		at = "/consumers/" + url.PathEscape(consumer) + at
-	}
-	answer, err := a.Get(ctx, at)
-	var no *Refusal
-	if errors.As(err, &no) && no.Status == http.StatusNotFound && kind == model.KindCredential {
+// List reads all objects of a kind, of credentials those of one consumer. A
+// consumer without any, and one that is not there, has none.
+func (a *Admin) List(ctx context.Context, kind model.Kind, owner string) ([]Listed, error) {
+	path := below(kind, owner)
+	answer, err := a.Get(ctx, path)
+	if no, ok := errors.AsType[*Refusal](err); ok && no.Status == http.StatusNotFound && owner != "" && no.Text == "Key not found" {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	nodes := answer.Get("list")
-	if nodes == nil {
-		return nil, errNoList
+	list, err := nodes(answer, kind, owner)
+	if err != nil {
+		return nil, fmt.Errorf("%s: GET %s: %w", a, path, err)
 	}
-	var out []Listed
-	for _, node := range nodes.Items {
-		text, _ := node.Get("key").Scalar()
-		key, err := keyOf(text)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Listed{key, node.Get("value")})
-	}
-	return out, nil
+	return list, nil
 }
 
 // Effective is the merged view of a route (apisix-runtime.md §3): what matches,

@@ -353,7 +353,7 @@ func TestTrouble(t *testing.T) {
 		{"another server", answer(404, "not here"), "", "is not an Admin API"},
 		{"not JSON", answer(200, "<html>"), "", "the answer is not JSON"},
 		{"another version", answer(200, `{"node":{}}`), "", "admin_api_version v2 is not understood"},
-		{"strange key", answer(200, `{"list":[{"key":"/x","value":{}}]}`), "", `the key "/x" names no object`},
+		{"strange key", answer(200, `{"list":[{"key":"/x/","value":{}}]}`), "", `the key "/x/" names no route`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := openAdmin(t, c.url, c.key, s).Read(t.Context())

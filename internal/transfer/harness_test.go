@@ -13,6 +13,7 @@ import (
 	"weir/internal/keyring"
 	"weir/internal/model"
 	"weir/internal/plugins"
+	"weir/internal/source/etcd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,9 +91,9 @@ func state(t testing.TB, yaml string) *State {
 
 func key(t testing.TB, path string) model.Key {
 	t.Helper()
-	k, err := keyOf(path)
-	if err != nil {
-		t.Fatal(err)
+	k, ok := etcd.ObjectKey(path)
+	if !ok {
+		t.Fatalf("%s is no object", path)
 	}
 	return k
 }
