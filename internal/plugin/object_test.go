@@ -46,8 +46,13 @@ func TestText(t *testing.T) {
 		value, want string
 		ok          bool
 	}{
-		{`"a b"`, "a b", true}, {`""`, "", true}, {`"\u00e9\n\""`, "é\n\"", true},
-		{`1`, "", false}, {`null`, "", false}, {`["a"]`, "", false}, {``, "", false},
+		{`"a b"`, "a b", true},
+		{`""`, "", true},
+		{`"\u00e9\n\""`, "é\n\"", true},
+		{`1`, "", false},
+		{`null`, "", false},
+		{`["a"]`, "", false},
+		{``, "", false},
 	} {
 		if got, ok := ctx.Text([]byte(c.value)); got != c.want || ok != c.ok {
 			t.Errorf("%s: got %q, %v", c.value, got, ok)

@@ -2,6 +2,7 @@ package basicauth
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,4 +166,26 @@ func BenchmarkAccept(b *testing.B) {
 			b.Fatal("refused")
 		}
 	}
+}
+
+// FuzzHeader: no text panics, and none authenticates but with the password.
+func FuzzHeader(f *testing.F) {
+	f.Add("Basic Zm9vOmJhcg==")
+	f.Add("basic  Zm9vOmJhcg")
+	f.Add("Basic ====")
+	ph := compiled(f, `{}`)
+	consumers := plugintest.Consumers{{name, "foo"}: holding("jack", "foo", "bar")}
+	f.Fuzz(func(t *testing.T, value string) {
+		ctx := plugintest.NewCtx("/", [2]string{"Authorization", value})
+		ctx.Index = consumers
+		if plugintest.Send(ph, ctx) != nil {
+			return
+		}
+		text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.Trim(value[len("basic"):], " \t"), "="))
+		user, password, _ := strings.Cut(strings.Join(strings.Fields(string(text)), ""), ":")
+		password, _, _ = strings.Cut(password, ":")
+		if err != nil || user != "foo" || password != "bar" {
+			t.Errorf("%q authenticates", value)
+		}
+	})
 }

@@ -45,14 +45,17 @@ func Test(t *testing.T) {
 		{Name: "no key", Config: `{}`, Invalid: `property "key" is required`},
 		{Name: "expires", Config: `{"key":"k","expires":"1"}`, Invalid: `property "expires" validation failed: wrong type: expected integer, got string`},
 		{Name: "form", Config: `{"key":"userkey"}`, Requests: []plugintest.Request{
-			{}, {Method: "HEAD"}, {Method: "OPTIONS"},
+			{},
+			{Method: "HEAD"},
+			{Method: "OPTIONS"},
 			refused(nil, "no csrf token in headers"),
 			refused(h{"apisix-csrf-token": ""}, "no csrf token in headers"),
 			refused(h{"Cookie": "apisix-csrf-token=" + good}, "no csrf token in headers"),
 			refused(h{"apisix-csrf-token": good}, "no csrf cookie"),
 			refused(h{"apisix-csrf-token": good, "Cookie": "apisix-csrf-token=x"}, "csrf token mismatch"),
 			refused(both("x"), invalid), refused(both("?"), invalid),
-			{Method: "DELETE", Status: 401}, {Method: "get", Status: 401},
+			{Method: "DELETE", Status: 401},
+			{Method: "get", Status: 401},
 			accepted(good), accepted(strings.TrimRight(good, "=")), accepted(foreign),
 			accepted(token(`"text"`, now, "")),
 		}},
@@ -143,4 +146,24 @@ func TestNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, run); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// FuzzToken: no text panics, and none is good but with a signature.
+func FuzzToken(f *testing.F) {
+	good := token("0.5", "1000000", "")
+	sign := (&Config{Key: "userkey"}).sign([]byte("0.5"), []byte("1000000"))
+	f.Add(good)
+	f.Add(token("1e9", "1", "0"))
+	f.Add(token(`"a"`, "1", `"`))
+	f.Add("e30=")
+	c := &Config{Key: "userkey", Expires: 10}
+	f.Fuzz(func(t *testing.T, token string) {
+		if !c.verify(token, 1_000_000) {
+			return
+		}
+		text, err := base64.StdEncoding.DecodeString(token)
+		if err == nil && !strings.Contains(string(text), string(sign[:])) {
+			t.Errorf("%q is good", text)
+		}
+	})
 }

@@ -63,7 +63,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 			return large
 		case err != nil:
 			env.Log.Warn("the authorization service cannot be asked", "plugin", "forward-auth", "owner", env.Owner, "err", err)
-			if !errors.As(err, new(outage)) || !c.AllowDegradation {
+			if _, out := errors.AsType[outage](err); !out || !c.AllowDegradation {
 				return failed
 			}
 		case answer.status >= 300:

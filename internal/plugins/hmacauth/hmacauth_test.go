@@ -258,3 +258,17 @@ func BenchmarkAccept(b *testing.B) {
 		}
 	}
 }
+
+// FuzzHeader: no text panics or authenticates.
+func FuzzHeader(f *testing.F) {
+	f.Add(`Signature keyId="id",algorithm="hmac-sha256",headers="date",signature="AA=="`, date)
+	f.Add(`Signature keyId="id,algorithm=,="","`, "Mon Jan 12 13:46:42 1970")
+	ph, consumers := compiled(f), known()
+	f.Fuzz(func(t *testing.T, authorization, date string) {
+		ctx := plugintest.NewCtx("/", [2]string{"Authorization", authorization}, [2]string{"Date", date})
+		ctx.Index = consumers
+		if plugintest.Send(ph, ctx) == nil {
+			t.Errorf("%q authenticates", authorization)
+		}
+	})
+}

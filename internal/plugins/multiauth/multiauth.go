@@ -77,8 +77,7 @@ func compileInner(name string, conf json.RawMessage, env plugin.Env) (plugin.Pha
 		return plugin.Phases{}, errors.New(name + " plugin is not supported")
 	}
 	inner, err := env.Compile(name, conf)
-	var refused *plugin.ConfigError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*plugin.ConfigError](err); ok {
 		err = fmt.Errorf("plugin %s check schema failed: %w", name, refused.Err)
 	}
 	return inner, err
