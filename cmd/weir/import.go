@@ -184,7 +184,7 @@ func (r *importing) apply(ctx context.Context, at target, changes []transfer.Cha
 		return err
 	}
 	r.wait.begin("writing "+at.String(), len(changes))
-	result, err := transfer.Apply(ctx, at, changes, r.wait.at)
+	result, err := r.make(ctx, at, changes, have)
 	r.report.Done = len(result.Done)
 	r.fail(result.Failed)
 	for _, c := range result.Left {
@@ -195,6 +195,18 @@ func (r *importing) apply(ctx context.Context, at target, changes []transfer.Cha
 		r.say("not tried: %s; another import goes on from here", changesOf(n))
 	}
 	return err
+}
+
+// make makes the changes, one by one unless the gateway takes them as a whole.
+func (r *importing) make(ctx context.Context, at target, changes []transfer.Change, have *transfer.State) (transfer.Result, error) {
+	a, ok := at.(*transfer.Admin)
+	if !ok || !a.Pushed() {
+		return transfer.Apply(ctx, at, changes, r.wait.at)
+	}
+	if err := a.Push(ctx, have.With(changes)); err != nil {
+		return transfer.Result{Left: changes}, err
+	}
+	return transfer.Result{Done: changes}, nil
 }
 
 // refused asks which changes cannot be made.

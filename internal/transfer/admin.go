@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type AdminConfig struct {
 type Admin struct {
 	cfg    AdminConfig
 	client *http.Client
+	pushed bool
 }
 
 // NewAdmin makes a client. It does not connect.
@@ -48,7 +50,7 @@ func NewAdmin(cfg AdminConfig) (*Admin, error) {
 		cfg.Progress = func(int) {}
 	}
 	const patience = time.Minute // a write waits until it is live
-	return &Admin{cfg, &http.Client{Timeout: patience, Transport: &http.Transport{
+	return &Admin{cfg: cfg, client: &http.Client{Timeout: patience, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: workers,
 	}}}, nil
 }
@@ -106,7 +108,8 @@ func (a *Admin) call(ctx context.Context, method, path string, body []byte) (*do
 	return v, nil
 }
 
-func (a *Admin) send(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
+// send makes a request with headers that are given as names and values.
+func (a *Admin) send(ctx context.Context, method, path string, body []byte, headers ...string) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.cfg.URL+adminRoot+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -114,6 +117,9 @@ func (a *Admin) send(ctx context.Context, method, path string, body []byte) (sta
 	req.Header.Set("Content-Type", "application/json")
 	if a.cfg.Key != "" {
 		req.Header.Set("X-API-KEY", a.cfg.Key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	res, err := a.client.Do(req)
 	if err == nil {
@@ -205,7 +211,37 @@ func (a *Admin) readPushed(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: GET /configs: %w", a, err)
 	}
+	a.pushed = true
 	return s, nil
+}
+
+// Pushed says, after Read, that the gateway takes its configuration as a whole:
+// by Push, not object by object.
+func (a *Admin) Pushed() bool { return a.pushed }
+
+// Push gives the gateway a whole configuration. What is the same in it as
+// before stays as it is in the gateway. It decides on the list of plugins, too.
+func (a *Admin) Push(ctx context.Context, s *State) error {
+	plain := newState()
+	for key, v := range s.Objects {
+		if key.Kind != model.KindPlugins {
+			v = clone(v)
+			a.cfg.Schemas.Open(key, v)
+			plain.Objects[key] = v
+		}
+	}
+	doc := plain.Document()
+	if list := s.Objects[model.Key{Kind: model.KindPlugins}]; list != nil {
+		doc.Set(model.KindPlugins.Dir(), list)
+	}
+	body := doc.Append(nil)
+	const path = "/configs"
+	status, text, err := a.send(ctx, http.MethodPut, path, body, "X-Digest", fmt.Sprintf("%x", sha256.Sum256(body)))
+	if err == nil && status >= http.StatusBadRequest {
+		v, _ := document.Parse(text)
+		err = a.failed(http.MethodPut, path, refusal(status, v, text))
+	}
+	return err
 }
 
 var errNoList = errors.New("the answer has no list; admin_api_version v2 is not understood")

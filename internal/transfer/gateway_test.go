@@ -45,14 +45,15 @@ type gateway struct {
 	proxy, admin, etcd string
 }
 
-func startGateway(t *testing.T) gateway {
+// startGateway starts one; role is more of its deployment.
+func startGateway(t *testing.T, role ...string) gateway {
 	t.Helper()
 	dir := t.TempDir()
 	c, err := config.Parse("test", fmt.Appendf(nil, `
 apisix: {node_listen: [{ip: 127.0.0.1, port: 0}], ssl: {enable: false}, enable_control: false}
 nginx_config: {error_log: %[1]s/error.log, http: {access_log: %[1]s/access.log}}
-deployment: {admin: {admin_listen: {port: 0}, admin_key: [{name: admin, key: %[2]s, role: admin}]}}
-weir: {store: {dir: %[1]s/data, listen: "127.0.0.1:0"}}`, dir, adminKey), nil)
+deployment: {admin: {admin_listen: {port: 0}, admin_key: [{name: admin, key: %[2]s, role: admin}]}%[3]s}
+weir: {store: {dir: %[1]s/data, listen: "127.0.0.1:0"}}`, dir, adminKey, strings.Join(role, "")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,6 +378,62 @@ func TestTrouble(t *testing.T) {
 	defer e.Close()
 	if _, err := e.Read(t.Context()); !errors.As(err, &gone) || gone.Place != "etcd://"+l.Addr().String()+"/apisix" {
 		t.Error(err)
+	}
+}
+
+// TestPush brings a gateway up to date that takes its configuration as a whole.
+func TestPush(t *testing.T) {
+	s := buildSchemas(t)
+	g := startGateway(t, ", role_traditional: {config_provider: yaml}")
+	at := openAdmin(t, g.admin, adminKey, s)
+	have := read(t, at)
+	if !at.Pushed() || len(have.Objects) != 0 {
+		t.Fatal(have.Objects)
+	}
+	want := file(t, `
+consumers: [{username: jack, plugins: {key-auth: {key: 1jhUSuP5Dz3oF/IEiJ1SAg==}}}]
+routes: [{id: r, uri: /r, plugins: {key-auth: {}}, upstream: {nodes: {"127.0.0.1:1": 1}}}]`)
+	if err := at.Push(t.Context(), have.With(s.Compare(have, want))); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(t, g.proxy+"/r", "jack-key"); got != 502 { // nobody listens there
+		t.Errorf("%d", got)
+	}
+	have = read(t, at)
+	if left := s.Compare(have, want); len(left) > 0 {
+		t.Errorf("%+v", left)
+	}
+	if refused, err := at.Validate(t.Context(), s.Compare(have, file(t, "routes: [{id: bad, uri: 1}, {id: r, uri: /s}]"))); err != nil || len(refused) != 2 {
+		t.Error(refused, err)
+	}
+	if err := at.Push(t.Context(), file(t, "routes: [{id: bad, uri: 1}]")); err == nil || !strings.Contains(err.Error(), "PUT /configs: status 400") {
+		t.Error(err)
+	}
+}
+
+// TestValidate asks a gateway about more than fits into one request.
+func TestValidate(t *testing.T) {
+	s := buildSchemas(t)
+	at := openAdmin(t, startGateway(t).admin, adminKey, s)
+	var doc strings.Builder
+	doc.WriteString("consumers: [{username: a, plugins: {key-auth: {key: 1}}}, {id: a/credentials/c, plugins: {}}]\nroutes:\n")
+	for i := range 1200 {
+		uri := "/a"
+		if i == 7 || i == 1100 {
+			uri = "''"
+		}
+		fmt.Fprintf(&doc, "- {id: %d, uri: %s, upstream: {nodes: {%s: 1}}}\n", i, uri, strings.Repeat("x", 1000))
+	}
+	refused, err := at.Validate(t.Context(), s.Compare(file(t, "routes: []"), file(t, doc.String())))
+	var got []string
+	for _, f := range refused {
+		got = append(got, fmt.Sprintf("%s %s: %v", f.Action, f.Key, f.Err))
+	}
+	want := `created routes/1100: invalid configuration: property "uri" validation failed: string too short, expected at least 1, got 0 | ` +
+		`created routes/7: invalid configuration: property "uri" validation failed: string too short, expected at least 1, got 0 | ` +
+		`created consumers/a: invalid plugins configuration: failed to check the configuration of plugin key-auth err: property "key" validation failed: wrong type: expected string, got number`
+	if text := strings.Join(got, " | "); err != nil || text != want {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
 

@@ -85,6 +85,20 @@ func (s *State) Counts() (counts [model.KindCount]int) {
 	return counts
 }
 
+// With is the State after changes.
+func (s *State) With(changes []Change) *State {
+	next := newState()
+	maps.Copy(next.Objects, s.Objects)
+	for _, c := range changes {
+		if c.Action == Deleted {
+			delete(next.Objects, c.Key)
+		} else {
+			next.Objects[c.Key] = c.to
+		}
+	}
+	return next
+}
+
 // withID returns a copy of an object's document that carries its id as the
 // standalone file does: credentials with their consumer, secrets with their
 // manager, consumers by their name alone.
