@@ -123,6 +123,8 @@ type View interface {
 	// Owner is who holds a key of an authenticating plugin: a consumer, and the
 	// id of its credential unless the consumer holds it itself.
 	Owner(plugin, key string) (consumer, credential string, ok bool)
+	// Mismatch says that a plugin of an object differs from others of its group.
+	Mismatch(model.Object) error
 }
 
 // A Use is a reference from one object to another.

@@ -48,6 +48,9 @@ func (a *API) checkPlugins(r *request, id string, v *document.Value, raw []byte)
 	if err := a.checker.Runs(r.object(id), v, raw); err != nil {
 		return refusal(err)
 	}
+	if err := a.deps.View().Mismatch(model.Object{Key: r.object(id), Raw: raw}); err != nil {
+		return refusal(err)
+	}
 	switch r.res.kind {
 	case model.KindConsumer:
 		return a.checkOwner(v, id, "")

@@ -173,6 +173,8 @@ func (v view) each(f func(model.Key, *document.Value)) {
 	}
 }
 
+func (v view) Mismatch(model.Object) error { return nil }
+
 func (v view) Users(of model.Key) []model.Use {
 	var uses []model.Use
 	v.each(func(by model.Key, doc *document.Value) {

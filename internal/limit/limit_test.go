@@ -100,7 +100,7 @@ func TestSliding(t *testing.T) {
 		{0, 4, Count{true, 0, 20 * time.Second}},
 		{0, 4, Count{false, 0, 20 * time.Second}},
 		// At the next window's start all four still count.
-		{20 * time.Second, 4, Count{false, 0, 0}},
+		{20 * time.Second, 4, Count{false, 0, unit}},
 		// A quarter of it later, one less.
 		{15*time.Second + time.Millisecond, 4, Count{true, 0, 45 * time.Second}},
 		{0, 4, Count{true, 0, 45 * time.Second}}, // there was room for a part of it

@@ -60,8 +60,12 @@ type slide struct {
 // NewSliding makes empty counters; Close ends them.
 func NewSliding(clock func() time.Time) Sliding { return Sliding{NewTable[slide](clock)} }
 
+// Spare is the capacity beyond its length that a key should have, lest Take
+// allocate it.
+const Spare = 8
+
 // Take counts cost (0: only asks) for key if limit is not reached yet. Windows
-// of different lengths are counted apart.
+// of different lengths are counted apart. It writes to the key's Spare bytes.
 func (s Sliding) Take(key []byte, cost, limit int64, window time.Duration) (c Count) {
 	key = binary.BigEndian.AppendUint64(key, uint64(window))
 	start := s.epoch.UnixNano()
@@ -116,11 +120,12 @@ func SlideCount(accepted bool, current, last, limit int64, window, left time.Dur
 		fall := float64(limit-current) / float64(min(last, limit)) * float64(window)
 		wait = max(left-time.Duration(fall), 0)
 	}
-	return Count{Reset: roundUp(wait)}
+	return Count{Reset: max(roundUp(wait), unit)}
 }
 
-// roundUp makes hundredths of a second.
+// unit is a hundredth of a second, in which times are told.
+const unit = 10 * time.Millisecond
+
 func roundUp(d time.Duration) time.Duration {
-	const unit = 10 * time.Millisecond
 	return (d + unit - 1) / unit * unit
 }

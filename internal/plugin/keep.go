@@ -1,6 +1,9 @@
 package plugin
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // A Keeper holds state that outlives a configuration: counters, pools,
 // breakers. What nobody uses any more is dropped.
@@ -100,7 +103,7 @@ func (u *Uses) Release() {
 	k := u.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, key := range u.keys {
+	for _, key := range slices.Backward(u.keys) { // what was asked for later may need the earlier
 		e := k.kept[key]
 		if e.users--; e.users > 0 {
 			continue

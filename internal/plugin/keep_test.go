@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"slices"
 	"testing"
 
 	"weir/internal/plugin"
@@ -35,3 +36,21 @@ func TestLasting(t *testing.T) {
 		t.Errorf("closed %d times", first.closed)
 	}
 }
+
+// TestReleaseOrder: what was asked for last is closed first.
+func TestReleaseOrder(t *testing.T) {
+	var keeper plugin.Keeper
+	env := plugin.Env{Keep: keeper.Uses()}
+	var closed []string
+	for _, name := range []string{"a", "b", "c"} {
+		plugin.Keep(env, name, func() closer { return func() { closed = append(closed, name) } })
+	}
+	env.Keep.Release()
+	if !slices.Equal(closed, []string{"c", "b", "a"}) {
+		t.Errorf("closed %v", closed)
+	}
+}
+
+type closer func()
+
+func (c closer) Close() { c() }

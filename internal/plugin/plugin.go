@@ -35,6 +35,8 @@ type Spec struct {
 	credential *schema.Schema
 	metadata   *schema.Schema
 	endpoints  func(Env) []Endpoint
+	reword     func(raw json.RawMessage, err error) error
+	group      func(raw json.RawMessage) string
 	compile    func(raw json.RawMessage, env Env) (Phases, error)
 	decode     func(raw json.RawMessage) (key string, cred any, err error)
 }
@@ -52,6 +54,9 @@ func Define[C any](m Meta, compile func(*C, Env) (Phases, error), opts ...Option
 	s.compile = func(raw json.RawMessage, env Env) (Phases, error) {
 		c := new(C)
 		if err := config.Decode(raw, c); err != nil {
+			if s.reword != nil {
+				err = s.reword(raw, err)
+			}
 			return Phases{}, err
 		}
 		return compile(c, env)
@@ -92,6 +97,27 @@ func Credential[C any](key func(*C) string, checks ...func(*C) error) Option {
 func Metadata[M any]() Option {
 	described := schema.Of[M]()
 	return func(s *Spec) { s.metadata = described }
+}
+
+// Reword says that what the schema finds wrong with a configuration is put into
+// other words by f.
+func Reword(f func(raw json.RawMessage, err error) error) Option {
+	return func(s *Spec) { s.reword = f }
+}
+
+// Groups says that configurations may form groups, whose members the Admin API
+// keeps equal: of returns the name of a configuration's group, empty: it has
+// none.
+func Groups(of func(raw json.RawMessage) string) Option {
+	return func(s *Spec) { s.group = of }
+}
+
+// Group is the name of the group that a configuration belongs to, or empty.
+func (s Spec) Group(raw json.RawMessage) string {
+	if s.group == nil {
+		return ""
+	}
+	return s.group(raw)
 }
 
 // DecodeMetadata reads Env.Metadata; absent metadata has only defaults.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"log/slog"
 	"sync"
@@ -30,6 +31,14 @@ type Config struct {
 	// Upstream is the environment of compiled upstreams; its Pools are used by
 	// all of them.
 	Upstream upstream.Env
+
+	// TLS is what the handshakes of all certificates have in common; nil: TLS 1.2
+	// and later.
+	TLS *tls.Config
+
+	// Reveal returns what a text refers to if it is a reference to a secret, else
+	// the text; nil: references are not resolved.
+	Reveal func(string) string
 
 	// Open returns a plugin's configuration, or what a consumer holds for it,
 	// with its secrets readable: decrypted, references resolved; nil: as stored.
@@ -81,7 +90,7 @@ func New(cfg Config) *Applier {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Applier{
-		compiler: compiler{config: cfg, specs: plan.NewSpecs(cfg.Plugins)},
+		compiler: compiler{config: cfg, specs: plan.NewSpecs(cfg.Plugins), keeper: new(plugin.Keeper)},
 		cancel:   cancel,
 		users:    users{},
 		stop:     make(chan struct{}),
@@ -110,6 +119,7 @@ func (a *Applier) Close() {
 	close(a.stop)
 	a.closer.Wait()
 	a.cancel()
+	a.keeper.Close()
 }
 
 // wipe is the delta to the empty state.

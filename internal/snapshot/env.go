@@ -15,6 +15,7 @@ import (
 type compiler struct {
 	config Config
 	specs  plan.Specs
+	keeper *plugin.Keeper
 	env    plan.Env
 	empty  *plan.Plan // of no plugins
 }
@@ -24,7 +25,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 	env := plan.Env{
 		Env: plugin.Env{
 			Context:  ctx,
-			Keep:     new(plugin.Keeper).Uses(),
+			Keep:     x.keeper.Uses(),
 			Now:      x.config.Now,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,

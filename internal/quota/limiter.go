@@ -1,0 +1,254 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/limit"
+	"weir/internal/plugin"
+)
+
+// A Limiter counts as one configuration says.
+type Limiter struct {
+	name    string
+	env     plugin.Env
+	store   store
+	rules   []rule
+	single  bool // no rules: the one always applies
+	show    bool
+	degrade bool
+
+	refused, failed, invalid *plugin.Reply
+
+	lastLog atomic.Int64 // nanoseconds since 1970
+}
+
+// A rule is one limit.
+type rule struct {
+	count, window *Positive
+	key           Key
+	prefix        string
+	headers       Headers
+	limit         string // as text, if it is the same for all requests
+}
+
+// New compiles c, the configuration of the named plugin. The Limiter counts in
+// what env keeps and ends with it.
+func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{
+		name: name, env: env, single: c.Rules == nil, show: c.ShowHeader, degrade: c.AllowDegradation,
+		refused: &plugin.Reply{Status: c.RejectedCode},
+		failed:  plugin.JSON(500, map[string]string{"error_msg": "failed to limit count"}),
+		invalid: &plugin.Reply{Status: 500},
+	}
+	if c.RejectedMsg != "" {
+		l.refused = plugin.JSON(c.RejectedCode, map[string]string{"error_msg": c.RejectedMsg})
+	}
+	if err := l.compileRules(c, headers); err != nil {
+		return nil, err
+	}
+	l.store = openStore(env, name, c)
+	return l, nil
+}
+
+func (l *Limiter) compileRules(c *Config, headers Headers) error {
+	prefix := Prefix(l.env)
+	if c.Group != "" {
+		prefix = c.Group + ":"
+	}
+	rules := c.Rules
+	if l.single {
+		rules = []Rule{{Count: c.Count, TimeWindow: c.TimeWindow, Key: c.Key}}
+	}
+	l.rules = make([]rule, len(rules))
+	for i, given := range rules {
+		r := &l.rules[i]
+		*r = rule{count: given.Count, window: given.TimeWindow, prefix: prefix, headers: headers}
+		keyType := c.KeyType
+		if !l.single {
+			keyType = Combination
+			word := strconv.Itoa(i + 1)
+			r.prefix += word + ":"
+			if given.HeaderPrefix != nil {
+				word = *given.HeaderPrefix
+			}
+			r.headers = headers.with(word)
+		}
+		var err error
+		if r.key, err = NewKey(given.Key, keyType); err != nil {
+			return fmt.Errorf("key %q: %w", given.Key, err)
+		}
+		if n, fixed := r.count.Fixed(); fixed {
+			r.limit = strconv.FormatInt(n, 10)
+		}
+	}
+	return nil
+}
+
+// A work is the memory of one request being counted.
+type work struct {
+	keys []byte
+	due  []due
+	text []byte
+}
+
+// due is a rule that applies, with its values for the request.
+type due struct {
+	rule     *rule
+	limit    int64
+	window   time.Duration
+	from, to int // of keys
+}
+
+var works = sync.Pool{New: func() any { return new(work) }}
+
+// Take counts a request that costs so much. A Reply refuses it.
+func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
+	w := works.Get().(*work)
+	defer works.Put(w)
+	w.keys, w.due = w.keys[:0], w.due[:0]
+	if err := l.collect(w, c); err != nil {
+		l.complain("failed to get rate limit rules", err)
+		return l.unless(l.invalid)
+	}
+	if len(w.due) == 0 {
+		l.complain("failed to get rate limit rules", nil)
+		return l.unless(l.invalid)
+	}
+	for i := range w.due {
+		d := &w.due[i]
+		key := w.keys[d.from:d.to : d.to+limit.Spare]
+		got, err := l.store.take(key, cost, d.limit, d.window)
+		if err != nil {
+			l.complain("failed to limit count", err)
+			if reply := l.unless(l.failed); reply != nil {
+				return reply
+			}
+			continue
+		}
+		l.tell(w, c, d, got)
+		if !got.OK {
+			return l.refused
+		}
+	}
+	return nil
+}
+
+// collect finds the rules that apply, before any of them counts.
+func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
+	for i := range l.rules {
+		r := &l.rules[i]
+		d := due{rule: r, from: len(w.keys)}
+		w.keys = append(w.keys, r.prefix...)
+		if l.single {
+			w.keys = r.key.Append(w.keys, c)
+		} else {
+			var n int
+			if w.keys, n = r.key.text.Resolve(w.keys, c); n == 0 {
+				w.keys = w.keys[:d.from]
+				continue
+			}
+		}
+		d.to = len(w.keys)
+		w.keys = append(w.keys, make([]byte, limit.Spare)...)
+		var err error
+		if d.limit, err = r.count.Value(c); err != nil {
+			return fmt.Errorf("count: %w", err)
+		}
+		seconds, err := r.window.Value(c)
+		if err != nil {
+			return fmt.Errorf("time_window: %w", err)
+		}
+		d.window = time.Duration(min(seconds, longest)) * time.Second
+		w.due = append(w.due, d)
+	}
+	return nil
+}
+
+// longest is the longest window in seconds, a hundred years.
+const longest = 100 * 365 * 24 * 3600
+
+// unless is the answer to a request that cannot be counted.
+func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
+	if l.degrade {
+		return nil
+	}
+	return r
+}
+
+// complain tells the operator, but not for every request.
+func (l *Limiter) complain(what string, err error) {
+	now := l.env.Now().UnixNano()
+	if last := l.lastLog.Load(); now-last < int64(time.Second) || !l.lastLog.CompareAndSwap(last, now) {
+		return
+	}
+	l.env.Log.Error(what, "plugin", l.name, "owner", l.env.Owner, "err", err)
+}
+
+// tell sets the headers and the variable about a limit.
+func (l *Limiter) tell(w *work, c *plugin.Ctx, d *due, got limit.Count) {
+	w.text = appendInfo(w.text[:0], w.keys[d.from:d.to], d.limit, got)
+	c.SetVar("rate_limiting_info", c.Keep(w.text))
+	if !l.show {
+		return
+	}
+	most := d.rule.limit
+	if most == "" {
+		most = number(c, d.limit)
+	}
+	h := &d.rule.headers
+	c.SetReplyHeader(h.Limit, most)
+	c.SetReplyHeader(h.Remaining, number(c, got.Remaining))
+	w.text = appendSeconds(w.text[:0], got.Reset)
+	c.SetReplyHeader(h.Reset, c.Keep(w.text))
+}
+
+// number is n as text that lives as long as the request.
+func number(c *plugin.Ctx, n int64) string {
+	var b [20]byte
+	return c.Keep(strconv.AppendInt(b[:0], n, 10))
+}
+
+// appendSeconds appends seconds with at most two digits after the point.
+func appendSeconds(dst []byte, d time.Duration) []byte {
+	hundredths := int64(max(d, 0) / (10 * time.Millisecond))
+	dst = strconv.AppendInt(dst, hundredths/100, 10)
+	switch rest := hundredths % 100; {
+	case rest == 0:
+	case rest%10 == 0:
+		dst = append(dst, '.', byte('0'+rest/10))
+	default:
+		dst = append(dst, '.', byte('0'+rest/10), byte('0'+rest%10))
+	}
+	return dst
+}
+
+// appendInfo is $rate_limiting_info.
+func appendInfo(dst, key []byte, most int64, got limit.Count) []byte {
+	dst = append(dst, `{"rate_limiting_key":"`...)
+	for _, b := range key {
+		switch {
+		case b == '"' || b == '\\':
+			dst = append(dst, '\\', b)
+		case b < ' ':
+			const digits = "0123456789abcdef"
+			dst = append(dst, '\\', 'u', '0', '0', digits[b>>4], digits[b&15])
+		default:
+			dst = append(dst, b)
+		}
+	}
+	dst = append(dst, `","rate_limiting_limit":`...)
+	dst = strconv.AppendInt(dst, most, 10)
+	dst = append(dst, `,"rate_limiting_remaining":`...)
+	dst = strconv.AppendInt(dst, got.Remaining, 10)
+	dst = append(dst, `,"rate_limiting_reset":`...)
+	dst = strconv.AppendInt(dst, int64(math.Floor(got.Reset.Seconds())), 10)
+	return append(dst, '}')
+}
