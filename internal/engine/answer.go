@@ -136,6 +136,17 @@ func (x *exchange) resize(from int) {
 	}
 }
 
+// closeFilters ends the filters, whether they have seen the end or not.
+func (x *exchange) closeFilters() {
+	for _, f := range x.filters {
+		if c, ok := f.(interface{ Close() }); ok {
+			c.Close()
+		}
+	}
+	clear(x.filters)
+	x.filters = x.filters[:0]
+}
+
 // filter passes a piece of the body through the filters.
 func (x *exchange) filter(p []byte, last bool) []byte {
 	for _, f := range x.filters {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +100,11 @@ func (w *whole) Write([]byte, bool) []byte {
 }
 
 type brackets struct{ open bool }
+
+// closed counts the brackets that are closed.
+var closed atomic.Int64
+
+func (b *brackets) Close() { closed.Add(1) }
 
 func (b *brackets) Write(p []byte, last bool) []byte {
 	var out []byte
@@ -286,6 +292,10 @@ func TestSizedFilters(t *testing.T) {
 				t.Errorf("the encoder was told of %s bytes", n)
 			}
 		}
+	}
+	// The answer comes before the end of the exchange.
+	for closed.Load() < 2 {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -170,9 +170,10 @@ func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
 func (x *exchange) end() {
 	if p := recover(); p != nil {
 		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
-		x.run = plan.Run{} // nothing more of it
+		x.run, x.filters = plan.Run{}, nil // nothing more of it
 		x.fail(500, errPanic)
 	}
+	x.closeFilters()
 	x.logFailure()
 	if x.engine.AccessLog != nil || x.run.HasLog() {
 		x.ctx.Sent.End = time.Now()

@@ -48,7 +48,8 @@ type Phases struct {
 	Close func()
 }
 
-// A BodyFilter changes one response's body as it passes.
+// A BodyFilter changes one response's body as it passes. If it has a method
+// Close(), that is called once when the response is over, however it ended.
 type BodyFilter interface {
 	// Write takes the next piece and returns what is to be sent instead; last
 	// marks the end, once, perhaps with an empty piece. The returned slice may
