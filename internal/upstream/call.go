@@ -120,6 +120,10 @@ type state struct {
 	broken   bool // reading the body of the response failed
 	resp     wire.Response
 	upload   upload
+	stopped  bool
+	ended    time.Time // of the exchange, once stopped
+	leaving  *conn     // what Finish gives back, or closes if it is not clean
+	clean    bool
 
 	// mu guards what Abort reaches for from its goroutine.
 	mu      sync.Mutex
@@ -172,14 +176,17 @@ func (c *Call) Upload() error {
 	return nil
 }
 
-// Finish ends the exchange: the connection is kept if request and response are
-// complete and clean, and closed otherwise. It must follow every RoundTrip,
-// whatever that returned; Response and what was read are not valid any more.
-func (c *Call) Finish() {
+// Stop ends the exchange: nothing is read or sent any more, and Tries are
+// complete. Response stays valid until Finish.
+func (c *Call) Stop() {
+	if c.stopped {
+		return
+	}
+	c.stopped = true
 	busy := c.held
 	c.letGo()
 	conn := c.conn
-	clean := conn != nil && c.clean()
+	clean := conn != nil && c.reusable()
 	c.mu.Lock()
 	c.conn = nil
 	clean = clean && !c.aborted
@@ -192,19 +199,32 @@ func (c *Call) Finish() {
 	if conn == nil {
 		return
 	}
-	now := c.up.env.Now()
+	c.ended = c.up.env.Now()
 	t := &c.Tries[len(c.Tries)-1]
-	t.Total = now.Sub(c.began)
+	t.Total = c.ended.Sub(c.began)
 	if busy != nil && c.up.kind == ewma && c.Response != nil {
-		busy.observe(t.Connect+t.Total, now)
+		busy.observe(t.Connect+t.Total, c.ended)
 	}
-	c.Response = nil
-	if !clean {
+	c.leaving, c.clean = conn, clean
+}
+
+// Finish is Stop and ends the use of the connection, which is kept if request
+// and response are complete and clean, and closed otherwise. It must follow
+// every RoundTrip, whatever that returned; Response and what was read are not
+// valid any more.
+func (c *Call) Finish() {
+	c.Stop()
+	conn := c.leaving
+	if conn == nil {
+		return
+	}
+	c.leaving, c.Response = nil, nil
+	if !c.clean {
 		conn.close()
 		return
 	}
 	conn.r.Release()
-	conn.pool.put(conn, &c.up.keepalive, now)
+	conn.pool.put(conn, &c.up.keepalive, c.ended)
 }
 
 // countAnswer counts the answer that the client got for the node's health.
@@ -218,8 +238,8 @@ func (c *Call) countAnswer() {
 	}
 }
 
-// clean reports whether the connection can carry another request.
-func (c *Call) clean() bool {
+// reusable reports whether the connection can carry another request.
+func (c *Call) reusable() bool {
 	r := c.Response
 	return r != nil && !c.broken && !r.Close && r.Proto == wire.HTTP11 &&
 		r.Status != 101 && c.method() != "CONNECT" &&

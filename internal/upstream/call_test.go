@@ -248,3 +248,36 @@ func TestErrorText(t *testing.T) {
 		t.Fatal(e)
 	}
 }
+
+// Between Stop and Finish the answer's head is still there, and so is the
+// connection: it goes back only then.
+func TestStop(t *testing.T) {
+	u := up(t, serve(t, func(p *peer) {
+		for {
+			if _, err := p.head(); err != nil {
+				return
+			}
+			p.ok("hello")
+		}
+	}))
+	c := call(t, "GET")
+	if err := u.RoundTrip(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Skip(len(c.Buffered()))
+	c.Stop()
+	c.Abort() // too late to do anything
+	if c.Tries[0].Total <= 0 || c.Response == nil || c.Response.Status != 200 {
+		t.Fatalf("%+v, response %+v", c.Tries, c.Response)
+	}
+	other := call(t, "GET")
+	if mustDo(t, u, other); other.reused {
+		t.Error("the connection was given away before the end")
+	}
+	c.Finish()
+	c.Finish()
+	again := call(t, "GET")
+	if mustDo(t, u, again); !again.reused || c.Response != nil {
+		t.Error("the connection did not go back")
+	}
+}

@@ -51,7 +51,7 @@ func (c *Call) begin(u *Upstream) error {
 	if c.Timeout != nil {
 		c.timeout = override(*c.Timeout, u.timeout)
 	}
-	c.attempts, c.tried, c.broken, c.refused = 0, c.tried[:0], false, false
+	c.attempts, c.tried, c.broken, c.refused, c.stopped = 0, c.tried[:0], false, false, false
 	c.Response, c.end = nil, nil
 	c.started = u.env.Now()
 	c.began = c.started
