@@ -15,6 +15,7 @@ import (
 	"weir/internal/control"
 	"weir/internal/echo"
 	"weir/internal/engine"
+	"weir/internal/engine/h2"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
@@ -44,13 +45,16 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 	if err := g.believe(&cfg); err != nil {
 		return err
 	}
+	if a.HTTP.EnableHTTP2 {
+		var err error
+		if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: h.Timeouts.Keepalive, HeadLimit: cfg.Limits.Head}); err != nil {
+			return fmt.Errorf("HTTP/2: %w", err)
+		}
+	}
+	cfg.FallbackSNI = a.SSL.FallbackSNI
 	g.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
 	for _, s := range a.Sockets() {
-		if s.TLS {
-			g.log.Info("https is not served by this version of Weir", "addr", s.Addr)
-			continue
-		}
 		l, err := listen(ctx, s)
 		if err != nil {
 			return err
@@ -60,8 +64,12 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 			continue
 		}
 		g.data = append(g.data, l)
+		serve := g.engine.Serve
+		if s.TLS {
+			serve = g.engine.ServeTLS
+		}
 		g.background.Go(func() {
-			if err := g.engine.Serve(l); err != nil {
+			if err := serve(l); err != nil {
 				g.fail(fmt.Errorf("http %s: %w", l.Addr(), err))
 			}
 		})

@@ -35,7 +35,13 @@ func (g *Gateway) openState(context.Context) error {
 	if err != nil {
 		return err
 	}
+	base, err := tlsBase(&g.Config.APISIX.SSL, g.Config.APISIX.HTTP.EnableHTTP2)
+	if err != nil {
+		return err
+	}
 	g.state = snapshot.New(snapshot.Config{
+		TLS:      base,
+		Reveal:   reveal,
 		Plugins:  enabled(g.pluginList()),
 		Router:   routerKind(g.Config.APISIX.Router.HTTP),
 		Upstream: env,
@@ -78,6 +84,14 @@ func routerKind(name string) router.Kind {
 		return router.URIWithParameter
 	}
 	return router.HostURI
+}
+
+// reveal is what a reference to a secret refers to; another text stays as it is.
+func reveal(text string) string {
+	if value, ok := (secret.Env{Lookup: os.LookupEnv}).Value(text); ok {
+		return value
+	}
+	return text
 }
 
 // opener decrypts what the Admin API stored encrypted, if anything is, and

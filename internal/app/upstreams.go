@@ -80,9 +80,12 @@ func (g *Gateway) discovery() (map[string]upstream.Discovery, error) {
 	}
 	var types []resolve.Type
 	for _, t := range conf.Order {
-		// "last" would ask for the type first that was found last.
-		if t = strings.ToUpper(t); t != "LAST" {
-			types = append(types, resolve.Type(t))
+		switch t := resolve.Type(t); t {
+		case "last": // would ask for the type first that was found last
+		case resolve.SRV, resolve.A, resolve.AAAA, resolve.CNAME:
+			types = append(types, t)
+		default:
+			return nil, fmt.Errorf("discovery.dns.order: %q matches none of the enum values", t)
 		}
 	}
 	names := g.names(resolve.Options{Log: g.log}, client, types)

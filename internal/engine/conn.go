@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -61,18 +62,61 @@ const (
 )
 
 func (e *Engine) serve(nc net.Conn) {
-	c := newConn(e, nc)
+	defer nc.Close()
+	e.serveHTTP1(nc, nil)
+}
+
+// serveTLS serves a connection that begins with a handshake.
+func (e *Engine) serveTLS(nc net.Conn) {
+	defer nc.Close()
+	t, s, err := e.handshake(nc)
+	if err != nil {
+		e.Log.Info("TLS handshake failed", "client", nc.RemoteAddr(), "err", err)
+		return
+	}
+	defer t.Close()
+	if s.state.NegotiatedProtocol == "h2" {
+		e.serveHTTP2(t, s)
+		return
+	}
+	e.serveHTTP1(t, s)
+}
+
+func (e *Engine) serveHTTP1(nc net.Conn, s *secure) {
+	c := newConn(e, nc, s)
 	e.add(c)
 	defer e.remove(c)
-	defer nc.Close()
 	defer c.release()
+	if e.HTTP2 != nil && s == nil && c.prefersHTTP2() {
+		e.remove(c)
+		e.serveHTTP2(replayed{nc, append([]byte(nil), c.in.Rest()...)}.conn(), nil)
+		return
+	}
 	for c.next() {
 		c.in.Next()
 	}
 }
 
-func newConn(e *Engine, nc net.Conn) *conn {
-	c := &conn{nc: nc, probe: wire.NewProbe(nc), left: make(chan struct{}, 1)}
+// preface begins an HTTP/2 connection (RFC 9113 §3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// prefersHTTP2 says that a plain connection begins with HTTP/2's preface.
+func (c *conn) prefersHTTP2() bool {
+	c.inHead = true
+	is, err := c.in.HasPrefix(preface)
+	return is && err == nil
+}
+
+// plainConn is the connection beneath TLS.
+func plainConn(nc net.Conn) net.Conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return nc
+}
+
+func newConn(e *Engine, nc net.Conn, s *secure) *conn {
+	c := &conn{nc: nc, probe: wire.NewProbe(plainConn(nc)), left: make(chan struct{}, 1)}
 	c.read.set, c.write.set = nc.SetReadDeadline, nc.SetWriteDeadline
 	c.exchange.init(e, c, upload{
 		Reader:  body{c},
@@ -85,7 +129,10 @@ func newConn(e *Engine, nc net.Conn) *conn {
 	c.ctx.Peer, c.ctx.Server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
 	c.peer = c.ctx.Peer.Addr().String()
 	c.serverPort = strconv.Itoa(int(c.ctx.Server.Port()))
-	c.ctx.Scheme = "http"
+	c.ctx.Scheme, c.secure = "http", s
+	if s != nil {
+		c.ctx.Scheme = "https"
+	}
 	c.ctx.Pause = c.pause
 	c.in.Reset(reader{c}, e.Limits)
 	return c

@@ -42,6 +42,13 @@ type Config struct {
 	// and X-Forwarded-For is continued whoever sent it.
 	Trusted func(netip.Addr) bool
 
+	// HTTP2 speaks HTTP/2; nil: it is not spoken.
+	HTTP2 Protocol
+
+	// FallbackSNI is the name of TLS clients that give none; empty: they are
+	// refused.
+	FallbackSNI string
+
 	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
 	MaxConnections     int   // 0: unlimited; above, connections wait to be accepted
 	KeepSlashes        bool  // repeated slashes stay significant
@@ -50,11 +57,25 @@ type Config struct {
 	ShowUpstreamStatus bool          // X-APISIX-Upstream-Status on every answer
 }
 
+// A Protocol serves connections in a protocol other than HTTP/1.1.
+type Protocol interface {
+	// Serve serves one connection until it ends.
+	Serve(*Connection)
+	// Drain has every connection finish its requests and end.
+	Drain()
+}
+
+// A member is a connection as Shutdown sees it.
+type member interface {
+	endIdle() // end unless a request is being served; begin no other
+	kill()
+}
+
 // An Engine serves listeners. Make it with New.
 type Engine struct {
 	Config
 	mu       sync.Mutex
-	conns    map[*conn]struct{}
+	members  map[member]struct{}
 	draining atomic.Bool
 	wg       sync.WaitGroup // connections and acceptors
 	clock    clock
@@ -65,7 +86,7 @@ type Engine struct {
 
 // New makes an engine and starts its sweeper; Shutdown ends both.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, conns: map[*conn]struct{}{}, stop: make(chan struct{})}
+	e := &Engine{Config: cfg, members: map[member]struct{}{}, stop: make(chan struct{})}
 	e.clock.set(time.Now())
 	e.sweeper.Go(e.sweep)
 	return e
@@ -73,7 +94,12 @@ func New(cfg Config) *Engine {
 
 // Serve accepts connections until the listener is closed, which Shutdown does
 // by closing what it is given, or until an error that does not pass.
-func (e *Engine) Serve(l net.Listener) error {
+func (e *Engine) Serve(l net.Listener) error { return e.accept(l, e.serve) }
+
+// ServeTLS is Serve for a listener whose clients begin with a TLS handshake.
+func (e *Engine) ServeTLS(l net.Listener) error { return e.accept(l, e.serveTLS) }
+
+func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	e.wg.Add(1)
 	defer e.wg.Done()
 	slots := e.slots()
@@ -84,7 +110,7 @@ func (e *Engine) Serve(l net.Listener) error {
 			pause = 5 * time.Millisecond
 			e.wg.Go(func() {
 				defer slots.give()
-				e.serve(nc)
+				serve(nc)
 			})
 			continue
 		}
@@ -133,7 +159,10 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	for _, l := range listeners {
 		l.Close()
 	}
-	e.each((*conn).endIdle)
+	if e.HTTP2 != nil {
+		e.HTTP2.Drain()
+	}
+	e.each(member.endIdle)
 	done := make(chan struct{})
 	go func() { e.wg.Wait(); close(done) }()
 	var err error
@@ -141,7 +170,7 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	case <-done:
 	case <-ctx.Done():
 		err = ctx.Err()
-		e.each((*conn).kill)
+		e.each(member.kill)
 		<-done
 	}
 	e.stopOnce.Do(func() { close(e.stop) })
@@ -149,10 +178,10 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	return err
 }
 
-func (e *Engine) each(f func(*conn)) {
+func (e *Engine) each(f func(member)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for c := range e.conns {
+	for c := range e.members {
 		f(c)
 	}
 }
@@ -161,17 +190,17 @@ func (e *Engine) each(f func(*conn)) {
 func (e *Engine) Connections() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.conns)
+	return len(e.members)
 }
 
-func (e *Engine) add(c *conn) {
+func (e *Engine) add(c member) {
 	e.mu.Lock()
-	e.conns[c] = struct{}{}
+	e.members[c] = struct{}{}
 	e.mu.Unlock()
 }
 
-func (e *Engine) remove(c *conn) {
+func (e *Engine) remove(c member) {
 	e.mu.Lock()
-	delete(e.conns, c)
+	delete(e.members, c)
 	e.mu.Unlock()
 }

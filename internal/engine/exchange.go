@@ -39,6 +39,7 @@ type exchange struct {
 	engine *Engine
 	stream stream
 	upload upload
+	secure *secure // nil: not over TLS
 	pin    *snapshot.Pin
 
 	peer       string // the other end's address
@@ -121,7 +122,7 @@ func (x *exchange) handle() {
 
 // decide finds the route and runs its plan; a Reply answers the request.
 func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
-	if !x.readPath() {
+	if !x.readPath() || !x.admits() {
 		return pages[400]
 	}
 	if limit := x.engine.MaxBody; limit > 0 && x.request.Length > limit {

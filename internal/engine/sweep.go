@@ -16,7 +16,11 @@ func (e *Engine) sweep() {
 			e.clock.set(now)
 			if now.Sub(last) >= time.Second {
 				last = now
-				e.each(func(c *conn) { c.abortIfGone(now) })
+				e.each(func(c member) {
+					if c, ok := c.(*conn); ok {
+						c.abortIfGone(now)
+					}
+				})
 			}
 		}
 	}

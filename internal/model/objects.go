@@ -107,3 +107,21 @@ type PluginSet struct {
 	Labels   map[string]string
 	Plugins  Plugins
 }
+
+// SSL is a certificate for clients that connect by TLS, or, if Client, one that
+// the gateway shows to upstreams.
+type SSL struct {
+	ID           string
+	Client       bool
+	Hosts        []string // SNIs; "*.x" covers one label, "*" everything
+	Pairs        []KeyPair
+	ClientCA     string // PEM; empty: clients need no certificate
+	Depth        int    // certificates that may stand above a client's
+	SkipMTLSURIs []string
+	Protocols    []string // TLSv1.1, TLSv1.2, TLSv1.3; empty: the gateway's
+	Disabled     bool
+}
+
+// A KeyPair is a certificate with its chain, and its private key, in PEM. The
+// key may be encrypted as stored.
+type KeyPair struct{ Cert, Key string }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 
+	"weir/internal/cert"
 	"weir/internal/cow"
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
@@ -25,6 +26,8 @@ type next struct {
 	records   [model.KindCount]*cow.Edit[recordEntry]
 	index     map[string]*cow.Edit[*record]
 	disputed  *cow.Edit[[]*record]
+	ssls      *cow.Edit[*sslEntry]
+	certs     *cert.Edit
 	faults    *cow.Edit[error]
 
 	touched map[string]struct{} // routes to be compiled
@@ -42,6 +45,8 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		services:  prev.services.Edit(),
 		upstreams: prev.upstreams.Edit(),
 		disputed:  prev.disputed.Edit(),
+		ssls:      prev.ssls.Edit(),
+		certs:     prev.certs.Edit(),
 		faults:    prev.faults.Edit(),
 		index:     map[string]*cow.Edit[*record]{},
 		touched:   map[string]struct{}{},
@@ -68,6 +73,8 @@ func (n *next) end(revision int64) *Snapshot {
 	s.services = n.services.Map()
 	s.upstreams = n.upstreams.Map()
 	s.disputed = n.disputed.Map()
+	s.ssls = n.ssls.Map()
+	s.certs = n.certs.Set()
 	s.faults = n.faults.Map()
 	for k := range model.KindCount {
 		s.sets[k] = n.sets[k].Map()
@@ -98,6 +105,8 @@ func (n *next) put(o model.Object) {
 		n.putUpstream(o)
 	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		n.putSet(o)
+	case model.KindSSL:
+		n.putSSL(o)
 	case model.KindPluginMetadata:
 		n.documents[o.Kind].Set(o.ID, &o)
 		n.touch(o.Key)
@@ -131,6 +140,10 @@ func (n *next) createdAt(k model.Key) (created int64, had bool) {
 		if e, ok := n.records[k.Kind].Get(k.ID); ok {
 			return e.created, true
 		}
+	case model.KindSSL:
+		if e, ok := n.ssls.Get(k.ID); ok {
+			return e.created, true
+		}
 	}
 	return 0, false
 }
@@ -146,6 +159,8 @@ func (n *next) remove(k model.Key) {
 		n.removeUpstream(k.ID)
 	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		n.removeSet(k)
+	case model.KindSSL:
+		n.removeSSL(k.ID)
 	case model.KindPluginMetadata:
 		n.documents[k.Kind].Del(k.ID)
 		n.touch(k)

@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"weir/internal/cert"
 	"weir/internal/cow"
 	"weir/internal/model"
 	"weir/internal/plan"
@@ -26,6 +27,9 @@ type Snapshot struct {
 	sets      [model.KindCount]cow.Map[*setEntry]     // plugin configs, consumer groups, global rules
 	documents [model.KindCount]cow.Map[*model.Object] // kinds that nothing is compiled from
 	records   [model.KindCount]cow.Map[recordEntry]   // consumers, credentials
+
+	ssls  cow.Map[*sslEntry]
+	certs cert.Set // of the ssl objects for servers
 
 	index    map[string]*cow.Map[*record] // by plugin, then key
 	disputed cow.Map[[]*record]           // plugin NUL key: every claim of a key with several

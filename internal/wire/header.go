@@ -13,7 +13,7 @@ type Field struct {
 	// Dropped fields are neither found nor sent.
 	Dropped bool
 
-	start, end int32 // the line in the head's buffer; end is 0 for added fields
+	start, end int32 // the line in the head's buffer; end is 0 for added fields, received for those without a line
 }
 
 // A Header is the ordered list of the fields of one message: those that were
@@ -69,6 +69,15 @@ func (h *Header) Add(name, value string) {
 	h.fields = append(h.fields, Field{Name: name, Value: value})
 }
 
+// received is the end of a field that was received in a protocol without lines.
+const received = -1
+
+// Receive appends a field of the message itself, for protocols that do not
+// transmit lines. name and value have been checked by the protocol's codec.
+func (h *Header) Receive(name, value string) {
+	h.fields = append(h.fields, Field{Name: name, Value: value, Known: classify(name), end: received})
+}
+
 // Added returns the end of Fields: those that do not come from the message that
 // was read.
 func (h *Header) Added() []Field {
@@ -122,7 +131,7 @@ func (h *Header) AppendTo(dst []byte) []byte {
 		switch {
 		case f.Dropped:
 			continue
-		case f.end == 0:
+		case f.end <= 0:
 			dst = append(dst, h.buf[from:to]...)
 			from, to = 0, 0
 			dst = append(append(append(append(dst, f.Name...), ": "...), f.Value...), '\r', '\n')

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"weir/internal/wire"
+)
+
+// A Connection is a client connection in a protocol that another package
+// speaks. It makes the exchanges of its requests.
+type Connection struct {
+	net.Conn
+	engine       *Engine
+	secure       *secure
+	server, peer netip.AddrPort
+
+	mu   sync.Mutex
+	all  []*Exchange // ever made
+	idle []*Exchange
+}
+
+// serveHTTP2 hands a connection to the one that speaks HTTP/2.
+func (e *Engine) serveHTTP2(nc net.Conn, s *secure) {
+	c := &Connection{Conn: nc, engine: e, secure: s}
+	c.peer, c.server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
+	e.add(c)
+	defer e.remove(c)
+	defer c.release()
+	e.HTTP2.Serve(c)
+}
+
+func (c *Connection) release() {
+	for _, x := range c.all {
+		x.close()
+	}
+}
+
+// endIdle implements member: Protocol.Drain has done it.
+func (c *Connection) endIdle() {}
+
+func (c *Connection) kill() { c.Close() }
+
+// TLS is the state of the connection's handshake, nil if it is plain.
+func (c *Connection) TLS() *tls.ConnectionState {
+	if c.secure == nil {
+		return nil
+	}
+	return &c.secure.state
+}
+
+// Stream is the client's side of one exchange.
+type Stream = stream
+
+// Upload is the client's body.
+type Upload = upload
+
+// NewUpload describes a body that is read by r. trailer are the fields behind
+// it, stop makes a read return.
+func NewUpload(r interface{ Read([]byte) (int, error) }, trailer func() *wire.Header, stop func()) Upload {
+	return upload{
+		Reader:  r,
+		whole:   func(b []byte) ([]byte, bool) { return b, false },
+		trailer: trailer,
+		stop:    stop,
+		want:    func() error { return nil },
+		waiting: func(bool) {},
+	}
+}
+
+// An Exchange is one request of a Connection.
+type Exchange struct {
+	exchange
+	gone chan struct{} // closed when the client leaves; nil: nobody looks
+}
+
+// Exchange returns an exchange whose request the caller fills, with the stream
+// that takes the answer; Done gives it back.
+func (c *Connection) Exchange(s Stream, u Upload) *Exchange {
+	x := c.take()
+	x.stream, x.upload = s, u
+	x.request.Reset()
+	return x
+}
+
+func (c *Connection) take() *Exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.idle); n > 0 {
+		x := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return x
+	}
+	x := new(Exchange)
+	x.exchange.init(c.engine, nil, upload{})
+	x.ctx.Peer, x.ctx.Server = c.peer, c.server
+	x.peer, x.serverPort = c.peer.Addr().String(), strconv.Itoa(int(c.server.Port()))
+	x.ctx.Pause = x.pause
+	x.secure, x.ctx.Scheme = c.secure, "http"
+	if c.secure != nil {
+		x.ctx.Scheme = "https"
+	}
+	c.all = append(c.all, x)
+	return x
+}
+
+// Request is the request to be filled.
+func (x *Exchange) Request() *wire.Request { return &x.request }
+
+// Serve answers the request. whole is false if the answer was cut: the client
+// must not take it for complete.
+func (x *Exchange) Serve() (whole bool) {
+	x.begin(time.Now())
+	x.handle()
+	return !x.broken
+}
+
+// Abort ends the wait for the upstream, for a client that has left.
+func (x *Exchange) Abort() { x.call.Abort() }
+
+// pause waits as plugins ask for it.
+func (x *Exchange) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-x.gone:
+		return false
+	}
+}
+
+// Wrote counts bytes of the body that went to the client.
+func (x *Exchange) Wrote(n int) {
+	x.ctx.Sent.BodyBytes += int64(n)
+	x.ctx.Sent.Bytes += int64(n)
+}
+
+// Trailer is the trailer of the answer, complete when its body is; nil: none.
+func (x *Exchange) Trailer() *wire.Header { return x.trailer }
+
+// Done gives x back. Nothing of it may be used any more.
+func (c *Connection) Done(x *Exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, x)
+}
+
+// replayed is a connection of which something was read already.
+type replayed struct {
+	net.Conn
+	read []byte
+}
+
+func (r replayed) conn() net.Conn { return &r }
+
+func (r *replayed) Read(p []byte) (int, error) {
+	if len(r.read) > 0 {
+		n := copy(p, r.read)
+		r.read = r.read[n:]
+		return n, nil
+	}
+	return r.Conn.Read(p)
+}
