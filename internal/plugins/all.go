@@ -16,6 +16,7 @@ import (
 	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
+	"weir/internal/plugins/limitcount"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/proxyrewrite"
 	"weir/internal/plugins/redirect"
@@ -40,6 +41,7 @@ func All() []plugin.Spec {
 		iprestriction.Plugin,
 		jwtauth.Plugin,
 		keyauth.Plugin,
+		limitcount.Plugin,
 		multiauth.Plugin,
 		proxyrewrite.Plugin,
 		redirect.Plugin,

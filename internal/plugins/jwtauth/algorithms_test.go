@@ -186,6 +186,32 @@ func TestKeyForms(t *testing.T) {
 	}
 }
 
+// TestUnusable: the operator learns, once, why a credential verifies nothing.
+func TestUnusable(t *testing.T) {
+	all := keys(t)
+	const small = "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAKebDxlvQMGyEesAL1r1nIJBkSdqu3Hr\n7noq/0ukiZqVQLSJPMOv0oxQSutvvK3hoibwGakDOza+xRITB7cs2cECAwEAAQ==\n-----END PUBLIC KEY-----"
+	for _, c := range []struct{ algorithm, public, want string }{
+		{"RS256", small, "its RSA key has 512 bits, fewer than 1024"},
+		{"ES256", pemOf(t, all["p384"]), "its public key, a *ecdsa.PublicKey, is not for ES256"},
+		{"ES256", pemOf(t, all["rsa"]), "its public key, a *rsa.PublicKey, is not for ES256"},
+		{"PS256", pemOf(t, all["ed25519"]), "its public key, a ed25519.PublicKey, is not for PS256"},
+		{"EdDSA", "somekey", "its public key: it is not in PEM"},
+	} {
+		held := withKey(t, c.algorithm, c.public).Credential.(*Credential)
+		tok, ok := new(buffer).parse(sign(`{"alg":"`+c.algorithm+`"}`, `{}`, func([]byte) []byte { return make([]byte, 64) }))
+		if !ok {
+			t.Fatal("no token")
+		}
+		verified, err := held.verify(tok)
+		if verified || err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, %v, want %s", c.algorithm, verified, err, c.want)
+		}
+		if verified, err = held.verify(tok); verified || err != nil {
+			t.Errorf("%s, again: %v, %v", c.algorithm, verified, err)
+		}
+	}
+}
+
 func BenchmarkAccept(b *testing.B) {
 	all := keys(b)
 	for _, algorithm := range []string{"HS256", "RS256", "ES256", "EdDSA"} {

@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"hash"
 	"math/big"
 	"strings"
@@ -83,78 +84,98 @@ func (c *Credential) grace() time.Duration {
 
 // verify says whether the token was signed with the consumer's key by the
 // consumer's algorithm. The token's own idea of its algorithm chooses nothing.
-// Extensions that must be understood are not (RFC 7515 §4.1.11).
-func (c *Credential) verify(t token) bool {
+// Extensions that must be understood are not (RFC 7515 §4.1.11). The error says,
+// once, why the credential can verify nothing.
+func (c *Credential) verify(t token) (ok bool, unusable error) {
 	alg := t.header.Member("alg")
 	if len(alg) != len(c.Algorithm)+2 || string(alg[1:len(alg)-1]) != c.Algorithm ||
 		t.signature == nil || t.header.Member("crit") != nil {
-		return false
+		return false, nil
 	}
 	by := c.check.Load()
 	if by == nil {
-		made := c.checker()
+		var made check
+		if made, unusable = c.checker(); unusable != nil {
+			made = func(token) bool { return false }
+		}
 		by = &made
 		c.check.Store(by)
 	}
-	return *by != nil && (*by)(t)
+	return (*by)(t), unusable
 }
 
 // A check says whether a signature is right.
 type check func(token) bool
 
-// checker makes the check of the consumer's algorithm; nil: the key is none, or
-// one of another kind.
-func (c *Credential) checker() check {
+// checker makes the check of the consumer's algorithm.
+func (c *Credential) checker() (check, error) {
 	hash := map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}[c.Algorithm[2:]]
 	if c.symmetric() {
 		secret := c.secret()
-		if len(secret) == 0 || schema.IsReference(c.Secret) {
-			return nil
+		switch {
+		case schema.IsReference(c.Secret):
+			return nil, errors.New("the reference of its secret is not resolved")
+		case len(secret) == 0:
+			return nil, errors.New("its secret is empty")
 		}
-		return checkHMAC(hash, secret)
+		return checkHMAC(hash, secret), nil
 	}
-	switch key := publicKey(c.PublicKey).(type) {
+	key, err := publicKey(c.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("its public key: %w", err)
+	}
+	switch key := key.(type) {
 	case *rsa.PublicKey:
-		switch c.Algorithm[:2] {
-		case "RS":
-			return func(t token) bool { return rsa.VerifyPKCS1v15(key, hash, digest(hash, t.signed), t.signature) == nil }
-		case "PS":
-			return func(t token) bool { return rsa.VerifyPSS(key, hash, digest(hash, t.signed), t.signature, nil) == nil }
-		}
+		return c.checkRSA(hash, key)
 	case *ecdsa.PublicKey:
 		bits := map[string]int{"ES256": 256, "ES384": 384, "ES512": 521}[c.Algorithm]
 		if key.Curve.Params().BitSize == bits {
-			return checkECDSA(hash, key, (bits+7)/8)
+			return checkECDSA(hash, key, (bits+7)/8), nil
 		}
 	case ed25519.PublicKey:
 		if c.Algorithm == "EdDSA" {
-			return func(t token) bool { return ed25519.Verify(key, t.signed, t.signature) }
+			return func(t token) bool { return ed25519.Verify(key, t.signed, t.signature) }, nil
 		}
 	}
-	return nil
+	return nil, c.anotherKind(key)
 }
 
-// publicKey reads a key in PEM; nil: it is none.
-func publicKey(text string) any {
+func (c *Credential) anotherKind(key any) error {
+	return fmt.Errorf("its public key, a %T, is not for %s", key, c.Algorithm)
+}
+
+// publicKey reads a key in PEM.
+func publicKey(text string) (any, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil
+		return nil, errors.New("it is not in PEM")
 	}
 	switch block.Type {
 	case "RSA PUBLIC KEY":
-		if key, err := x509.ParsePKCS1PublicKey(block.Bytes); err == nil {
-			return key
-		}
+		return x509.ParsePKCS1PublicKey(block.Bytes)
 	case "CERTIFICATE":
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			return cert.PublicKey
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
 		}
-	default:
-		if key, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil {
-			return key
-		}
+		return cert.PublicKey, nil
 	}
-	return nil
+	return x509.ParsePKIXPublicKey(block.Bytes)
+}
+
+// minRSA is the least size of an RSA key, in bits, that package crypto takes.
+const minRSA = 1024
+
+func (c *Credential) checkRSA(hash crypto.Hash, key *rsa.PublicKey) (check, error) {
+	switch {
+	case key.N.BitLen() < minRSA:
+		return nil, fmt.Errorf("its RSA key has %d bits, fewer than %d", key.N.BitLen(), minRSA)
+	case strings.HasPrefix(c.Algorithm, "RS"):
+		return func(t token) bool { return rsa.VerifyPKCS1v15(key, hash, digest(hash, t.signed), t.signature) == nil }, nil
+	case strings.HasPrefix(c.Algorithm, "PS"):
+		return func(t token) bool { return rsa.VerifyPSS(key, hash, digest(hash, t.signed), t.signature, nil) == nil }, nil
+	}
+	return nil, c.anotherKind(key)
 }
 
 func digest(of crypto.Hash, text []byte) []byte {

@@ -71,7 +71,11 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 			return nil, refusal
 		}
 		held := who.Credential.(*Credential)
-		if !held.verify(t) || !claims.hold(t.payload, env.Now(), held.grace()) {
+		verified, unusable := held.verify(t)
+		if unusable != nil {
+			env.Log.Error("a credential can verify no token", "plugin", name, "consumer", who.Name, "credential", who.CredentialID, "err", unusable)
+		}
+		if !verified || !claims.hold(t.payload, env.Now(), held.grace()) {
 			return nil, say.failed
 		}
 		if c.StoreInCtx {
