@@ -3,6 +3,7 @@
 package plugintest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,6 +69,11 @@ type Request struct {
 	Gone []string
 	// UpstreamTarget is the target as sent upstream; empty: not looked at.
 	UpstreamTarget string
+	// UpstreamBody is the body that the plugin sends instead of the client's;
+	// empty: not looked at.
+	UpstreamBody string
+	// Pause is how long the plugin makes the request wait, in all.
+	Pause time.Duration
 }
 
 // An Answer is what the upstream answers: 200 without a body if zero.
@@ -148,10 +154,16 @@ func (r *Request) ctx(now time.Time) *plugin.Ctx {
 type outcome struct {
 	replied bool // by the plugin
 	body    string
+	paused  time.Duration
 }
 
 // serve takes the request through all phases.
 func (r *Request) serve(ph plugin.Phases, c *plugin.Ctx) outcome {
+	var paused time.Duration
+	c.Pause = func(d time.Duration) bool {
+		paused += d
+		return true
+	}
 	reply := Send(ph, c)
 	c.Response = &wire.Response{Status: 200, Proto: wire.HTTP11}
 	var body []byte
@@ -169,6 +181,7 @@ func (r *Request) serve(ph plugin.Phases, c *plugin.Ctx) outcome {
 			c.Response.Header.Add(k, v)
 		}
 		body = []byte(r.Answer.Body)
+		c.Sent.Source = plugin.FromUpstream
 	}
 	c.Response.Length = int64(len(body))
 	for _, h := range c.ReplyHeader() {
@@ -177,26 +190,43 @@ func (r *Request) serve(ph plugin.Phases, c *plugin.Ctx) outcome {
 	if ph.Header != nil {
 		ph.Header(c)
 	}
-	if ph.Body != nil {
-		if f := ph.Body(c); f != nil {
-			body = filter(f, body)
+	for _, open := range [...]func(*plugin.Ctx) plugin.BodyFilter{ph.Body, ph.Encode} {
+		if open != nil {
+			body = filter(open(c), c.Response, body)
 		}
 	}
 	c.Sent.Status, c.Sent.BodyBytes = c.Response.Status, int64(len(body))
 	if ph.Log != nil {
 		ph.Log(c)
 	}
-	return outcome{replied: reply != nil, body: string(body)}
+	return outcome{replied: reply != nil, body: string(body), paused: paused}
 }
 
-// filter sends body through f in two pieces and an empty last one.
-func filter(f plugin.BodyFilter, body []byte) []byte {
+// filter sends body through f, if that is not nil, in two pieces and an empty
+// last one.
+func filter(f plugin.BodyFilter, r *wire.Response, body []byte) []byte {
+	if f == nil {
+		return body
+	}
+	size := int64(-1)
+	if s, ok := f.(plugin.Sized); ok {
+		size = s.Size(int64(len(body)))
+	}
 	var out []byte
 	half := len(body) / 2
 	for _, chunk := range [...][]byte{body[:half], body[half:]} {
 		out = append(out, f.Write(chunk, false)...)
 	}
-	return append(out, f.Write(nil, true)...)
+	out = append(out, f.Write(nil, true)...)
+	if size >= 0 && size != int64(len(out)) {
+		panic(fmt.Sprintf("the filter announced %d bytes and returned %d", size, len(out)))
+	}
+	if c, ok := f.(interface{ Close() }); ok {
+		out = bytes.Clone(out)
+		c.Close()
+	}
+	r.Length = size
+	return out
 }
 
 func (r *Request) check(t *testing.T, i int, c *plugin.Ctx, got outcome) {
@@ -238,6 +268,12 @@ func (r *Request) check(t *testing.T, i int, c *plugin.Ctx, got outcome) {
 	if c.To.Target != "" {
 		target = c.To.Target
 	}
+	if r.UpstreamBody != "" && string(c.To.Body) != r.UpstreamBody {
+		t.Errorf("request %d: upstream gets body %q, want %q", i, c.To.Body, r.UpstreamBody)
+	}
+	if got.paused != r.Pause {
+		t.Errorf("request %d: waits for %v, want %v", i, got.paused, r.Pause)
+	}
 	if r.UpstreamTarget != "" && target != r.UpstreamTarget {
 		t.Errorf("request %d: upstream gets target %q, want %q", i, target, r.UpstreamTarget)
 	}
@@ -260,6 +296,7 @@ func NewCtx(target string, fields ...[2]string) *plugin.Ctx {
 		Scheme:  "http",
 		Client:  local.String(),
 		Buffer:  payload(""),
+		Pause:   func(time.Duration) bool { return true },
 	}
 }
 
