@@ -53,15 +53,6 @@ func fromFile(c *config.Config) bool {
 	return p == "json" || p == "yaml" && !c.APISIX.EnableAdmin
 }
 
-// pluginList are the plugins that can be compiled; nil: all. Where a file can
-// change the list, it decides about each object.
-func (g *Gateway) pluginList() []string {
-	if fromFile(g.Config) {
-		return nil
-	}
-	return g.Config.Plugins
-}
-
 func (g *Gateway) openFile(provider string) error {
 	path := objectFile(g.Config.File, os.Getenv("APISIX_PROFILE"), provider)
 	g.file = file.New(file.Config{

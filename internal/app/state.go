@@ -42,10 +42,11 @@ func (g *Gateway) openState(context.Context) error {
 	g.state = snapshot.New(snapshot.Config{
 		TLS:      base,
 		Reveal:   reveal,
-		Plugins:  enabled(g.pluginList()),
+		Plugins:  plugins.All(),
+		Enabled:  selection(g.Config),
+		Strict:   fromFile(g.Config),
 		Router:   routerKind(g.Config.APISIX.Router.HTTP),
 		Upstream: env,
-		Attr:     g.Config.PluginAttr,
 		TLSPorts: g.tlsPorts(),
 		Open:     opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
 		Log:      g.log,
@@ -57,23 +58,9 @@ func (g *Gateway) openState(context.Context) error {
 	return nil
 }
 
-// enabled are the plugins that the configuration lists; nil: all.
-func enabled(names []string) []plugin.Spec {
-	all := plugins.All()
-	if names == nil {
-		return all
-	}
-	listed := map[string]bool{}
-	for _, n := range names {
-		listed[n] = true
-	}
-	var out []plugin.Spec
-	for _, s := range all {
-		if listed[s.Name] {
-			out = append(out, s)
-		}
-	}
-	return out
+// selection is the choice of plugins that config.yaml makes.
+func selection(c *config.Config) snapshot.Selection {
+	return snapshot.Selection{Names: c.Plugins, StreamNames: c.StreamPlugins, Attr: c.PluginAttr}
 }
 
 func routerKind(name string) router.Kind {

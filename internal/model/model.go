@@ -89,6 +89,10 @@ type Object struct {
 	Created  int64  // store revision that created the object; orders ties
 	Modified int64  // store revision of this version
 	Raw      []byte // the JSON document as it is stored; never changed
+
+	// Fault, if not nil, is why the source says that this version may not run.
+	// The last good one then stays in force.
+	Fault error
 }
 
 // A Delta is one step of the configuration. A source's first Delta is the

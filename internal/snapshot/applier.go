@@ -19,11 +19,17 @@ import (
 
 // Config is what an Applier needs.
 type Config struct {
-	Plugins []plugin.Spec
+	Plugins []plugin.Spec // of this build
 	Router  router.Kind
 
-	// Attr is plugin_attr of config.yaml, by plugin.
-	Attr map[string]json.RawMessage
+	// Enabled is config.yaml's choice of plugins. A list in the store (KindPlugins)
+	// takes the place of its names.
+	Enabled Selection
+
+	// Strict makes an object that names a plugin that is not enabled a broken one,
+	// as in APISIX's standalone files. Otherwise such a plugin is left out, as
+	// APISIX does with objects from etcd, unless it is a guard.
+	Strict bool
 
 	// TLSPorts are plugin.Env's.
 	TLSPorts []int
@@ -51,11 +57,12 @@ type Config struct {
 // An Applier owns the current state. Apply is the only thing in the process
 // that changes it.
 type Applier struct {
-	compiler
-	cancel context.CancelFunc
+	compiler // of the plugins that config.yaml enables
+	cancel   context.CancelFunc
 
-	current atomic.Pointer[Snapshot]
-	users   users
+	applying sync.Mutex
+	current  atomic.Pointer[Snapshot]
+	users    users
 
 	compiled [model.KindCount]atomic.Int64
 	deltas   atomic.Int64
@@ -99,6 +106,9 @@ func New(cfg Config) *Applier {
 	a.env = a.newEnv(ctx)
 	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)
+	a.all = a.specs
+	a.choose(cfg.Enabled, &a.compiler)
+	with := a.compiler
 	a.waiting.list = map[*waiter]struct{}{}
 	a.retiring.pins = map[*Pin]struct{}{}
 	a.retiring.wake = make(chan struct{}, 1)
@@ -106,8 +116,7 @@ func New(cfg Config) *Applier {
 		seq:    1,
 		router: router.New[*Route](cfg.Router),
 		index:  map[string]*cow.Map[*record]{},
-		specs:  a.specs,
-		open:   cfg.Open,
+		with:   &with,
 	})
 	a.closer.Go(func() { a.retiring.run(a.stop) })
 	return a
@@ -149,10 +158,12 @@ func (a *Applier) wipe() model.Delta {
 // Current is the state that new requests see.
 func (a *Applier) Current() *Snapshot { return a.current.Load() }
 
-// Apply makes the state after d current. Calls must not overlap. An object that
-// does not compile keeps its last good form and carries the reason as its
-// fault; the rest of d is applied.
+// Apply makes the state after d current. An object that does not compile keeps
+// its last good form and carries the reason as its fault; the rest of d is
+// applied.
 func (a *Applier) Apply(d model.Delta) {
+	a.applying.Lock()
+	defer a.applying.Unlock()
 	start := a.config.Now()
 	prev := a.Current()
 	if len(d.Put) == 0 && len(d.Del) == 0 {
@@ -160,6 +171,7 @@ func (a *Applier) Apply(d model.Delta) {
 		return
 	}
 	n := a.begin(prev)
+	n.putPlugins(d)
 	for _, k := range d.Del {
 		n.remove(k)
 	}

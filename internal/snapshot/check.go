@@ -19,7 +19,7 @@ import (
 func (a *Applier) Check(o model.Object) error {
 	pools := upstream.NewPools()
 	defer pools.Close()
-	trial := a.compiler // everything but what lives
+	trial := *a.Current().with // everything but what lives
 	trial.config.Upstream.Pools = pools
 	trial.env.Keep = new(plugin.Keeper).Uses()
 	trial.env.Log = slog.New(slog.DiscardHandler)
@@ -119,7 +119,7 @@ func (x *compiler) checkConsumer(o model.Object) error {
 	}
 	others := model.Plugins{}
 	for _, c := range sorted(confsOf("", plugins)) {
-		spec, known := x.specs[c.Plugin]
+		spec, known := x.all[c.Plugin]
 		if !known || spec.CredentialSchema() == nil {
 			others[c.Plugin] = c.Raw
 			continue

@@ -23,6 +23,7 @@ type record struct {
 	raw     []byte
 	plan    *plan.Plan // of a consumer's plugins that do not authenticate; nil: none
 	broken  bool       // some of it cannot be read, and no earlier version could
+	fault   error      // of its source
 	decoded atomic.Pointer[decoded]
 }
 
@@ -94,6 +95,9 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	if err != nil {
 		return nil
 	}
+	if parent.broken && len(s.with.withoutAuth(confsOf("", m.Plugins))) > 0 {
+		return nil // they would have to run and do not
+	}
 	d := &decoded{plugin: plugin, parent: parent}
 	d.consumer.Name, d.consumer.GroupID, d.consumer.Labels = m.Username, m.GroupID, m.Labels
 	d.consumer.CustomID = m.Labels["custom_id"]
@@ -109,8 +113,8 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 		d.consumer.CredentialID, plugins = c.ID, c.Plugins
 	}
 	if plugin != "" {
-		spec := s.specs[plugin]
-		if _, d.consumer.Credential, err = spec.DecodeCredential(s.open(spec.Spec, plugins[plugin], true)); err != nil {
+		spec := s.with.all[plugin]
+		if _, d.consumer.Credential, err = spec.DecodeCredential(s.with.config.Open(spec.Spec, plugins[plugin], true)); err != nil {
 			return nil
 		}
 	}
@@ -147,23 +151,26 @@ func (n *next) putRecord(o model.Object) {
 	if !had {
 		old = recordEntry{}
 	}
-	n.replaceRecord(old, o)
+	n.replaceRecord(old, o, had && !old.broken)
 }
 
-// replaceRecord gives a record its new form, unless the new one cannot be read
-// and the old one could.
-func (n *next) replaceRecord(old recordEntry, o model.Object) {
+// replaceRecord gives a record its new form. If that cannot be read and keep says
+// so, the old one stays.
+func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
-	r := &record{id: o.ID, created: o.Created, raw: o.Raw}
+	r := &record{id: o.ID, created: o.Created, raw: o.Raw, fault: o.Fault}
 	claims, err := n.claims(r)
+	if o.Fault != nil {
+		err = o.Fault
+	}
 	if err == nil {
 		err = n.compileRecord(r)
 	}
 	if err != nil {
 		n.fault(o.Key, err)
-		if had && !old.broken {
+		if keep {
 			return
 		}
 		r.broken, claims = true, nil
@@ -219,7 +226,7 @@ func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 			return
 		}
 		for _, s := range r.plan.Steps() {
-			if n.specs[s.Plugin].MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: s.Plugin}) {
+			if n.all[s.Plugin].MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: s.Plugin}) {
 				return
 			}
 		}
@@ -272,7 +279,7 @@ func (x *compiler) claims(r *record) ([]claim, error) {
 	var claims []claim
 	var faults []error
 	for name, raw := range plugins {
-		spec, known := x.specs[name]
+		spec, known := x.all[name]
 		if !known || spec.CredentialSchema() == nil {
 			continue
 		}

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
@@ -18,11 +17,15 @@ type compiler struct {
 	keeper *plugin.Keeper
 	env    plan.Env
 	empty  *plan.Plan // of no plugins
+
+	all       plan.Specs // of this build; specs are those that are enabled
+	enabled   Selection
+	endpoints map[string][]plugin.Endpoint // of the enabled ones
 }
 
 // newEnv is what plugins are compiled with.
 func (x *compiler) newEnv(ctx context.Context) plan.Env {
-	env := plan.Env{
+	return plan.Env{
 		Env: plugin.Env{
 			Context:  ctx,
 			Keep:     x.keeper.Uses(),
@@ -31,30 +34,8 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Upstream: x.pluginUpstream,
 			TLSPorts: x.config.TLSPorts,
 		},
-		Specs: x.specs,
-		Open:  func(s plugin.Spec, raw []byte) []byte { return x.config.Open(s, raw, false) },
-		Attr:  x.config.Attr,
+		Open: func(s plugin.Spec, raw []byte) []byte { return x.config.Open(s, raw, false) },
 	}
-	endpoints := endpointsOf(x.config.Plugins, env)
-	env.Endpoint = func(method, path string) func(*plugin.Ctx) *plugin.Reply {
-		for _, e := range endpoints {
-			if e.Path == path && slices.Contains(e.Methods, method) {
-				return e.Serve
-			}
-		}
-		return nil
-	}
-	return env
-}
-
-func endpointsOf(specs []plugin.Spec, env plan.Env) []plugin.Endpoint {
-	var all []plugin.Endpoint
-	for _, s := range specs {
-		e := env.Env
-		e.Attr = env.Attr[s.Name]
-		all = append(all, s.Endpoints(e)...)
-	}
-	return all
 }
 
 // pluginUpstream compiles an upstream that stands in a plugin's configuration.

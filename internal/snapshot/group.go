@@ -29,7 +29,7 @@ func (s *Snapshot) Mismatch(o model.Object) error {
 	}
 	own := pluginsIn(o.Raw)
 	for _, name := range slices.Sorted(maps.Keys(own)) {
-		spec, known := s.specs[name]
+		spec, known := s.with.specs[name]
 		if !known {
 			continue
 		}
@@ -66,7 +66,7 @@ func (s *Snapshot) differs(spec plan.Spec, group string, except model.Key, conf 
 
 // alike is a plugin's configuration, the same for all that mean the same.
 func (s *Snapshot) alike(spec plan.Spec, raw json.RawMessage) []byte {
-	filled, err := spec.ConfigSchema().Fill(s.open(spec.Spec, raw, false))
+	filled, err := spec.ConfigSchema().Fill(s.with.config.Open(spec.Spec, raw, false))
 	if err != nil {
 		return raw
 	}

@@ -14,7 +14,7 @@ import (
 // next is the state after a delta in the making.
 type next struct {
 	*Applier
-	compiler           // the applier's, with the metadata of this state
+	compiler           // of this state: its plugins, its metadata
 	s        *Snapshot // becomes the next state; its maps are replaced at the end
 
 	router    *router.Edit[*Route]
@@ -32,13 +32,14 @@ type next struct {
 
 	touched map[string]struct{} // routes to be compiled
 	rules   bool                // global rules have changed
+	chosen  bool                // other plugins are enabled than before
 	retired []func()            // what the previous state was the last to use
 }
 
 func (a *Applier) begin(prev *Snapshot) *next {
 	n := &next{
 		Applier:   a,
-		compiler:  a.compiler,
+		compiler:  *prev.with,
 		s:         prev.at(prev.Revision),
 		router:    prev.router.Edit(),
 		routes:    prev.routes.Edit(),
@@ -51,12 +52,7 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		index:     map[string]*cow.Edit[*record]{},
 		touched:   map[string]struct{}{},
 	}
-	n.compiler.env.Metadata = func(name string) json.RawMessage {
-		if o, ok := n.documents[model.KindPluginMetadata].Get(name); ok {
-			return o.Raw
-		}
-		return nil
-	}
+	n.compiler.env.Metadata = n.metadataOf
 	for k := range model.KindCount {
 		n.sets[k] = prev.sets[k].Edit()
 		n.documents[k] = prev.documents[k].Edit()
@@ -108,13 +104,46 @@ func (n *next) put(o model.Object) {
 	case model.KindSSL:
 		n.putSSL(o)
 	case model.KindPluginMetadata:
-		n.documents[o.Kind].Set(o.ID, &o)
-		n.touch(o.Key)
+		n.putMetadata(o)
 	case model.KindConsumer, model.KindCredential:
 		n.putRecord(o)
+	case model.KindPlugins: // see putPlugins
 	default:
-		n.documents[o.Kind].Set(o.ID, &o)
+		n.putDocument(o)
 	}
+}
+
+// sameVerdict says that the source thinks the same of two versions.
+func sameVerdict(a, b model.Object) bool { return (a.Fault == nil) == (b.Fault == nil) }
+
+// putDocument stores what nothing is compiled from. It reports whether that is
+// in force now.
+func (n *next) putDocument(o model.Object) bool {
+	n.clearFault(o.Key)
+	if o.Fault == nil {
+		n.documents[o.Kind].Set(o.ID, &o)
+		return true
+	}
+	n.fault(o.Key, o.Fault)
+	return false
+}
+
+// putMetadata takes a plugin's metadata, unless the plugin cannot use it: what
+// compiles with the metadata before keeps that.
+func (n *next) putMetadata(o model.Object) {
+	if spec, known := n.all[o.ID]; known && o.Fault == nil && spec.MetadataSchema() != nil {
+		o.Fault = spec.MetadataSchema().Check(o.Raw)
+	}
+	if n.putDocument(o) {
+		n.touch(o.Key)
+	}
+}
+
+func (n *next) metadataOf(plugin string) json.RawMessage {
+	if o, ok := n.documents[model.KindPluginMetadata].Get(plugin); ok {
+		return o.Raw
+	}
+	return nil
 }
 
 // createdAt is the create revision of the object as it is so far.
@@ -166,6 +195,7 @@ func (n *next) remove(k model.Key) {
 		n.touch(k)
 	case model.KindConsumer, model.KindCredential:
 		n.removeRecord(k)
+	case model.KindPlugins: // see putPlugins
 	default:
 		n.documents[k.Kind].Del(k.ID)
 	}
@@ -196,14 +226,17 @@ func (n *next) putUpstream(o model.Object) {
 	e := &upstreamEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
 		e.running = old.running
-		if old.digest == e.digest {
+		if old.digest == e.digest && sameVerdict(old.Object, o) {
 			n.upstreams.Set(o.ID, e)
 			return
 		}
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	u, err := n.compileUpstream(o)
+	u, err := (*Upstream)(nil), o.Fault
+	if err == nil {
+		u, err = n.compileUpstream(o)
+	}
 	if err != nil {
 		n.fault(o.Key, err)
 	} else {

@@ -72,7 +72,7 @@ func (n *next) again(k model.Key) {
 // metadata yields what plugins with metadata refer to.
 func (x *compiler) metadata(plugins model.Plugins, yield func(model.Key) bool) bool {
 	for name := range plugins {
-		spec, known := x.specs[name]
+		spec, known := x.all[name]
 		if known && spec.MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: name}) {
 			return false
 		}

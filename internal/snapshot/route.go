@@ -32,19 +32,23 @@ func (n *next) putRoute(o model.Object) {
 	e := &routeEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
 		e.doc, e.good, e.running = old.doc, old.good, old.running
-		if old.digest == e.digest {
+		if old.digest == e.digest && sameVerdict(old.Object, o) {
 			n.routes.Set(o.ID, e)
 			return
 		}
 	}
 	n.clearFault(o.Key)
 	doc, err := apisix.Route(o.ID, o.Raw)
-	if err != nil {
-		n.compiled[o.Kind].Add(1)
-		n.fault(o.Key, err)
-	} else {
+	if err == nil {
 		e.doc = doc
+	} else if e.Fault == nil {
+		e.Fault = err
+	}
+	if e.doc != nil {
 		n.touched[o.ID] = struct{}{}
+	} else {
+		n.compiled[o.Kind].Add(1)
+		n.fault(o.Key, e.Fault)
 	}
 	n.set(old, e)
 }
@@ -97,17 +101,17 @@ func (n *next) compileEntry(e *routeEntry) *routeEntry {
 	n.compiled[model.KindRoute].Add(1)
 	n.clearFault(e.Key)
 	f := *e
-	r, err := n.compileRoute(e.doc)
-	switch {
-	case err == nil:
+	r, err := (*router.Route[*Route])(nil), e.Fault
+	if err == nil {
+		r, err = n.compileRoute(e.doc)
+	}
+	if err == nil {
 		f.good = e.doc
-	case e.good != nil:
+	} else {
 		n.fault(e.Key, err)
-		// What compiled once compiles again, whatever its service has become.
-		r, _ = n.compileRoute(e.good)
-	default:
-		n.fault(e.Key, err)
-		r = n.refusal(e.doc, err)
+		if r, err = n.lastGood(e, err); err != nil {
+			return &f
+		}
 	}
 	if r != nil {
 		r.Created = e.Created
@@ -115,6 +119,23 @@ func (n *next) compileEntry(e *routeEntry) *routeEntry {
 	f.running = r
 	n.replace(e.running, f.running)
 	return &f
+}
+
+// lastGood is what a route is that does not compile, because of cause: what it
+// was when it last did, else one that refuses. An error says that it stays what
+// it is.
+func (n *next) lastGood(e *routeEntry, cause error) (*router.Route[*Route], error) {
+	if e.good == nil {
+		return n.refusal(e.doc, cause), nil
+	}
+	r, err := n.compileRoute(e.good)
+	switch {
+	case err == nil || !n.chosen:
+		return r, err
+	case n.guarded(e.good):
+		return n.refusal(e.good, err), nil
+	}
+	return n.refusal(e.doc, err), nil
 }
 
 // replace changes the router and retires what the old route used.
@@ -341,7 +362,7 @@ func (n *next) guarded(doc *model.Route) bool {
 // guards says that one of the plugins is a guard, or could be one.
 func (x *compiler) guards(confs []plan.Conf) bool {
 	return slices.ContainsFunc(confs, func(c plan.Conf) bool {
-		spec, known := x.specs[c.Plugin]
+		spec, known := x.all[c.Plugin]
 		return !known || spec.Guard
 	})
 }

@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/plan"
@@ -18,7 +20,7 @@ type serviceEntry struct {
 
 func (n *next) putService(o model.Object) {
 	old, _ := n.services.Get(o.ID)
-	if old != nil && old.digest == apisix.WithoutTimes(o.Raw) {
+	if old != nil && old.digest == apisix.WithoutTimes(o.Raw) && sameVerdict(old.Object, o) {
 		e := *old
 		e.Object = o
 		n.services.Set(o.ID, &e)
@@ -34,7 +36,11 @@ func (n *next) replaceService(old *serviceEntry, o model.Object) {
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	if err := n.compileService(e); err != nil {
+	err := o.Fault
+	if err == nil {
+		err = n.compileService(e)
+	}
+	if err != nil {
 		n.fault(o.Key, err)
 	} else if old != nil {
 		n.retireService(old)
@@ -129,6 +135,9 @@ func (x *compiler) compilePlan(confs []plan.Conf) (*plan.Plan, error) {
 	if len(confs) == 0 {
 		x.empty.Acquire()
 		return x.empty, nil
+	}
+	if !x.config.Strict {
+		confs = slices.DeleteFunc(slices.Clone(confs), x.leftOut)
 	}
 	return plan.Compile(x.specs, confs, x.env)
 }

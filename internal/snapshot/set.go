@@ -17,7 +17,7 @@ type setEntry struct {
 
 func (n *next) putSet(o model.Object) {
 	old, _ := n.sets[o.Kind].Get(o.ID)
-	if old != nil && old.digest == apisix.WithoutTimes(o.Raw) {
+	if old != nil && old.digest == apisix.WithoutTimes(o.Raw) && sameVerdict(old.Object, o) {
 		e := *old
 		e.Object = o
 		n.sets[o.Kind].Set(o.ID, &e)
@@ -33,7 +33,10 @@ func (n *next) replaceSet(old *setEntry, o model.Object) {
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	set, p, err := n.compileSet(o)
+	set, p, err := (*model.PluginSet)(nil), (*plan.Plan)(nil), o.Fault
+	if err == nil {
+		set, p, err = n.compileSet(o)
+	}
 	if err != nil {
 		n.fault(o.Key, err)
 	} else {
@@ -113,7 +116,7 @@ func (n *next) removeSet(k model.Key) {
 func (x *compiler) withoutAuth(confs []plan.Conf) []plan.Conf {
 	kept := confs[:0]
 	for _, c := range confs {
-		if spec, known := x.specs[c.Plugin]; !known || spec.Type != "auth" {
+		if spec, known := x.all[c.Plugin]; !known || spec.Type != "auth" {
 			kept = append(kept, c)
 		}
 	}

@@ -33,8 +33,7 @@ type Snapshot struct {
 
 	index    map[string]*cow.Map[*record] // by plugin, then key
 	disputed cow.Map[[]*record]           // plugin NUL key: every claim of a key with several
-	specs    plan.Specs
-	open     func(plugin.Spec, []byte, bool) []byte
+	with     *compiler                    // of the plugins that are enabled
 
 	global *plan.Plan // of all global rules; nil: none
 	closed bool       // a global rule that may be a guard cannot run

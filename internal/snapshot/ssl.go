@@ -35,7 +35,10 @@ func (n *next) putSSL(o model.Object) {
 	}
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
-	c, err := n.compileSSL(o)
+	c, err := (*cert.Certificate)(nil), o.Fault
+	if err == nil {
+		c, err = n.compileSSL(o)
+	}
 	if err != nil {
 		n.fault(o.Key, err)
 	} else {
