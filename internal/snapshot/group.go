@@ -20,9 +20,10 @@ var withPlugins = []model.Kind{
 
 var errMismatch = errors.New("group conf mismatched")
 
-// Mismatch says whether a plugin of o is in a group (plugin.Groups) whose other
-// members, in other objects, are configured differently. It is nil if not. It
-// looks at all of the state, but only for a plugin in a group.
+// Mismatch says whether a plugin of o is in a group (plugin.Groups) that is
+// configured differently now, be it in o itself: as in APISIX, a group is changed
+// by ending it. It is nil if not. It looks at all of the state, but only for a
+// plugin in a group.
 func (s *Snapshot) Mismatch(o model.Object) error {
 	if !slices.Contains(withPlugins, o.Kind) {
 		return nil
@@ -34,7 +35,7 @@ func (s *Snapshot) Mismatch(o model.Object) error {
 			continue
 		}
 		group := spec.Group(own[name])
-		if group != "" && s.differs(spec, group, o.Key, s.alike(spec, own[name])) {
+		if group != "" && s.differs(spec, group, s.alike(spec, own[name])) {
 			return &plugin.ConfigError{Plugin: name, Err: errMismatch}
 		}
 	}
@@ -52,10 +53,10 @@ func pluginsIn(raw []byte) map[string]json.RawMessage {
 }
 
 // differs looks for a member of the group that is not configured as conf says.
-func (s *Snapshot) differs(spec plan.Spec, group string, except model.Key, conf []byte) bool {
+func (s *Snapshot) differs(spec plan.Spec, group string, conf []byte) bool {
 	quoted, found := []byte(`"`+spec.Name+`"`), false
-	s.documentsOf(withPlugins, func(k model.Key, raw []byte) {
-		if found || k == except || !bytes.Contains(raw, quoted) {
+	s.documentsOf(withPlugins, func(_ model.Key, raw []byte) {
+		if found || !bytes.Contains(raw, quoted) {
 			return
 		}
 		other, there := pluginsIn(raw)[spec.Name]
