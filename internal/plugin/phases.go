@@ -91,6 +91,7 @@ type Env struct {
 
 	Keep *Uses
 	Now  func() time.Time
+	Rand func() float64 // at least 0 and below 1, for samples; for any goroutine
 	Log  *slog.Logger
 
 	// Upstream compiles an upstream document for Destination.Upstream. Whoever

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
@@ -30,6 +31,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Context:  ctx,
 			Keep:     x.keeper.Uses(),
 			Now:      x.config.Now,
+			Rand:     rand.Float64,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
 			TLSPorts: x.config.TLSPorts,

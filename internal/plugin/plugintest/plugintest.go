@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -321,6 +322,7 @@ func Env(now func() time.Time) plugin.Env {
 		Owner:   "routes/1",
 		Keep:    new(plugin.Keeper).Uses(),
 		Now:     now,
+		Rand:    rand.Float64,
 		Log:     slog.New(slog.DiscardHandler),
 	}
 	contain(&env, nil)

@@ -48,7 +48,7 @@ func everything(logged *int) plugin.Spec {
 				}
 				return &quote{left: 1}
 			},
-			Log:    func(r *plugin.Ctx) { *logged += int(r.Sent.BodyBytes) },
+			Log: func(r *plugin.Ctx) { *logged += int(r.Sent.BodyBytes) },
 			Close: func() {
 				if closed {
 					panic("closed twice")
