@@ -8,10 +8,14 @@ import (
 	"weir/internal/plugins/acl"
 	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
+	"weir/internal/plugins/brotli"
+	"weir/internal/plugins/clientcontrol"
 	"weir/internal/plugins/consumerrestriction"
 	"weir/internal/plugins/cors"
 	"weir/internal/plugins/csrf"
+	"weir/internal/plugins/echo"
 	"weir/internal/plugins/forwardauth"
+	"weir/internal/plugins/gzip"
 	"weir/internal/plugins/hmacauth"
 	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
@@ -19,8 +23,10 @@ import (
 	"weir/internal/plugins/limitcount"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/proxyrewrite"
+	"weir/internal/plugins/realip"
 	"weir/internal/plugins/redirect"
 	"weir/internal/plugins/refererrestriction"
+	"weir/internal/plugins/requestid"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
 )
@@ -33,10 +39,14 @@ func All() []plugin.Spec {
 		acl.Plugin,
 		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
+		brotli.Plugin,
+		clientcontrol.Plugin,
 		consumerrestriction.Plugin,
 		cors.Plugin,
 		csrf.Plugin,
+		echo.Plugin,
 		forwardauth.Plugin,
+		gzip.Plugin,
 		hmacauth.Plugin,
 		iprestriction.Plugin,
 		jwtauth.Plugin,
@@ -44,8 +54,10 @@ func All() []plugin.Spec {
 		limitcount.Plugin,
 		multiauth.Plugin,
 		proxyrewrite.Plugin,
+		realip.Plugin,
 		redirect.Plugin,
 		refererrestriction.Plugin,
+		requestid.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
 	}
