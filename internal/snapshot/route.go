@@ -168,8 +168,12 @@ func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
 
 func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 	service, ok := n.serviceOf(doc)
-	if !ok || doc.Disabled {
+	switch {
+	case doc.Disabled, !ok && service == nil:
 		return n.idle(doc, nil, 404)
+	case !ok:
+		// A service that never compiled may have been meant to guard its routes.
+		return n.idle(doc, nil, 503)
 	}
 	confs, ok := n.merge(doc, service)
 	if !ok {
@@ -191,7 +195,7 @@ func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 }
 
 // serviceOf returns the route's service, nil if it names none; ok is false if
-// the one it names is not there.
+// the one it names is not there, or there and never compiled.
 func (n *next) serviceOf(doc *model.Route) (service *serviceEntry, ok bool) {
 	if doc.ServiceID == "" {
 		return nil, true

@@ -139,6 +139,10 @@ func TestBrokenObjects(t *testing.T) {
 	if u, fault := b.Current().Upstream(match(b.Current(), "h", "/u"), ""); u == nil || fault != 0 {
 		t.Errorf("the upstream's last good form is gone: %d", fault)
 	}
+	b.put("services/bad", `{"plugins":{"gate":{"v":-1}}}`, "routes/8", `{"uri":"/8","service_id":"bad"}`)
+	if r := match(b.Current(), "h", "/8"); r == nil || r.Fault != 503 {
+		t.Errorf("a route whose service never was good: %+v", r)
+	}
 	// The last good form follows its service; mending ends the fault.
 	b.put("routes/7", `{"uri":"/7","service_id":"s","plugins":{"gate":{"v":1}}}`)
 	b.put("routes/7", `{"uri":"/7","service_id":"s","plugins":{"gate":{"v":-1}}}`)
