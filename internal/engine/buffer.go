@@ -85,6 +85,39 @@ func (p prefixed) Ready() bool {
 	return ok && r.Ready()
 }
 
+// tap shows a piece of the body to the plugins that want to see it.
+func (x *exchange) tap(piece []byte) {
+	for _, t := range x.ctx.Taps() {
+		t.See(piece)
+	}
+}
+
+// tapped is the body as r reads it; what is read of it is shown to the plugins
+// that want to see it.
+func (x *exchange) tapped(r io.Reader) io.Reader {
+	if len(x.ctx.Taps()) == 0 {
+		return r
+	}
+	return &tapped{r, x}
+}
+
+type tapped struct {
+	r io.Reader
+	x *exchange
+}
+
+func (t *tapped) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.x.tap(p[:n])
+	return n, err
+}
+
+// Ready says that Read would not wait.
+func (t *tapped) Ready() bool {
+	r, ok := t.r.(interface{ Ready() bool })
+	return ok && r.Ready()
+}
+
 // bodyFault answers a request whose body was asked for and could not be read;
 // nil: there is none.
 func (x *exchange) bodyFault() *plugin.Reply {

@@ -40,6 +40,8 @@ type conn struct {
 	framing   framing
 	continued bool  // 100 Continue was sent, or need not be
 	body      int64 // bytes read of the request's body
+	total     int64 // bytes read from the client
+	before    int64 // of them before this request
 }
 
 // The states of a connection. While it waits for an upstream the state is the
@@ -125,6 +127,8 @@ func newConn(e *Engine, nc net.Conn, s *secure) *conn {
 		stop:    c.stopBody,
 		want:    c.want,
 		waiting: c.waiting,
+
+		received: c.received,
 	})
 	c.ctx.Peer, c.ctx.Server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
 	c.peer = c.ctx.Peer.Addr().String()
@@ -162,6 +166,7 @@ func (c *conn) next() bool {
 		return false
 	}
 	c.inHead, c.partial = true, c.in.Unread() > 0
+	c.before = c.total - int64(c.in.Unread())
 	// Whoever else is ready to run goes first: under load the next request is
 	// there by then, which saves a read that finds nothing, a wait and a wake-up.
 	runtime.Gosched()
@@ -223,6 +228,7 @@ func (r reader) Read(p []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	n, err := c.nc.Read(p)
+	c.total += int64(n)
 	if n > 0 && c.inHead {
 		c.partial = true
 	}
@@ -248,6 +254,9 @@ func (b body) Read(p []byte) (int, error) {
 
 // Ready says that Read would not wait.
 func (b body) Ready() bool { return b.c.in.BodyDone() || len(b.c.in.Buffered()) > 0 }
+
+// received is how much of the current request was read.
+func (c *conn) received() int64 { return c.total - int64(c.in.Unread()) - c.before }
 
 // stopBody makes a read of the body return, whoever does it.
 func (c *conn) stopBody() {

@@ -62,14 +62,35 @@ type Upload = upload
 // NewUpload describes a body that is read by r. trailer are the fields behind
 // it, stop makes a read return.
 func NewUpload(r interface{ Read([]byte) (int, error) }, trailer func() *wire.Header, stop func()) Upload {
+	n := &measured{r: r}
 	return upload{
-		Reader:  r,
+		Reader:  n,
 		whole:   func(b []byte) ([]byte, bool) { return b, false },
 		trailer: trailer,
 		stop:    stop,
 		want:    func() error { return nil },
 		waiting: func(bool) {},
+
+		received: func() int64 { return n.bytes },
 	}
+}
+
+// measured is a body and how much of it was read.
+type measured struct {
+	r     interface{ Read([]byte) (int, error) }
+	bytes int64
+}
+
+func (c *measured) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Ready says that Read would not wait.
+func (c *measured) Ready() bool {
+	r, ok := c.r.(interface{ Ready() bool })
+	return ok && r.Ready()
 }
 
 // An Exchange is one request of a Connection.
@@ -115,8 +136,18 @@ func (x *Exchange) Request() *wire.Request { return &x.request }
 // must not take it for complete.
 func (x *Exchange) Serve() (whole bool) {
 	x.begin(time.Now())
+	x.ctx.Sent.Received = headSize(&x.request)
 	x.handle()
 	return !x.broken
+}
+
+// headSize is the size of a request's head as HTTP/1.1 writes it.
+func headSize(r *wire.Request) int64 {
+	n := len(r.Method) + len(r.Target) + len("  HTTP/1.1\r\n") + len("host: \r\n") + len(r.Host) + len("\r\n")
+	for _, f := range r.Header.Fields() {
+		n += len(f.Name) + len(f.Value) + len(": \r\n")
+	}
+	return int64(n)
 }
 
 // Abort ends the wait for the upstream, for a client that has left.

@@ -31,6 +31,7 @@ type upload struct {
 	stop      func()                      // makes Read return
 	want      func() error                // sends 100 Continue if the client waits for it
 	waiting   func(bool)                  // the exchange begins or ends waiting for its upstream
+	received  func() int64                // bytes read of the request, with its head
 }
 
 // An exchange is one request and its answer, whatever protocol carries it. It
@@ -79,6 +80,7 @@ type exchange struct {
 	upgrading bool               // a WebSocket was asked for upstream
 	detached  bool               // the pin was dropped, references are held instead
 
+	calling    bool // RoundTrip was called; Finish must follow
 	answered   bool // a final head was sent
 	closeAfter bool // the connection ends after this exchange
 	broken     bool // the answer was cut: the client must not take it for whole
@@ -103,7 +105,7 @@ func (x *exchange) begin(now time.Time) {
 	x.buffered, x.whole, x.handed, x.bodyErr = nil, false, false, nil
 	x.filters = x.filters[:0]
 	x.run = plan.Run{}
-	x.answered, x.broken = false, false
+	x.calling, x.answered, x.broken = false, false, false
 	x.closeAfter = x.request.Close
 }
 
@@ -176,9 +178,20 @@ func (x *exchange) end() {
 	}
 	x.closeFilters()
 	x.logFailure()
+	if x.calling {
+		x.call.Status = x.ctx.Sent.Status
+		x.call.Stop()
+	}
 	if x.engine.AccessLog != nil || x.run.HasLog() {
 		x.ctx.Sent.End = time.Now()
+		if x.calling {
+			x.noteTries()
+		}
+		x.ctx.Sent.Received += x.upload.received()
 		x.logPhase()
+	}
+	if x.calling {
+		x.call.Finish()
 	}
 	x.release()
 	x.pin.Drop()

@@ -48,13 +48,19 @@ func startParameters(t testing.TB, change func(*Config)) *gateway {
 	return startRouter(t, router.URIWithParameter, change)
 }
 
-func startRouter(t testing.TB, kind router.Kind, change func(*Config)) *gateway {
+// startWith is start with more plugins.
+func startWith(t testing.TB, change func(*Config), more ...plugin.Spec) *gateway {
+	t.Helper()
+	return startRouter(t, router.HostURI, change, more...)
+}
+
+func startRouter(t testing.TB, kind router.Kind, change func(*Config), more ...plugin.Spec) *gateway {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pools := upstream.NewPools()
 	state := snapshot.New(snapshot.Config{
 		Router:   kind,
-		Plugins:  []plugin.Spec{keyauth.Plugin, probePlugin, markPlugin, editPlugin},
+		Plugins:  append([]plugin.Spec{keyauth.Plugin, probePlugin, markPlugin, editPlugin}, more...),
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,
 	})

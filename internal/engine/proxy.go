@@ -25,7 +25,7 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 		x.cut(err)
 		return
 	}
-	defer x.endCall()
+	x.calling = true
 	x.upload.waiting(true)
 	err := up.RoundTrip(&x.call)
 	x.upload.waiting(false)
@@ -121,16 +121,18 @@ func (x *exchange) prepareBody() error {
 	c.Body, c.Length, c.Trailer, c.StopBody = nil, 0, nil, nil
 	switch own := x.ctx.To.Body; {
 	case own != nil:
+		x.tap(own)
 		if len(own) > 0 || x.request.Length != 0 {
 			x.replay.Reset(own)
 			c.Body, c.Length = &x.replay, int64(len(own))
 		}
 	case x.whole, x.wholeChunked():
+		x.tap(x.buffered)
 		x.replay.Reset(x.buffered)
 		c.Body, c.Length = &x.replay, int64(len(x.buffered))
 	case x.request.Length != 0:
 		x.handed = true
-		c.Body, c.Length = x.rest(), x.request.Length
+		c.Body, c.Length = x.tapped(x.rest()), x.request.Length
 		c.Trailer, c.StopBody = x.upload.trailer, x.upload.stop
 		return x.upload.want()
 	}
@@ -261,16 +263,9 @@ func dropResponseHop(r *wire.Response) {
 	}
 }
 
-// endCall gives the connection back and notes what was tried.
-func (x *exchange) endCall() {
-	x.call.Status = x.ctx.Sent.Status
-	x.call.Finish()
-	x.noteTries()
-}
-
 // noteTries makes what was tried so far known to variables.
 func (x *exchange) noteTries() {
-	x.ctx.Sent.Tries = x.ctx.Sent.Tries[:0]
+	x.ctx.Sent.Node, x.ctx.Sent.Tries = x.call.Node, x.ctx.Sent.Tries[:0]
 	for i := range x.call.Tries {
 		t := &x.call.Tries[i]
 		status := t.Status

@@ -85,6 +85,7 @@ type Ctx struct {
 	replyHeader [][2]string
 	vars        [][2]string
 	states      []state
+	taps        []BodyTap
 	scratch     []byte
 	id          [32]byte // hexadecimal; zero until asked for
 	givenID     string
@@ -119,6 +120,7 @@ type Outcome struct {
 	Received  int64     // read from the client, with the head
 	End       time.Time // when the last byte was sent; zero before
 	Tries     []Try
+	Node      string // host:port of the last node, as configured: a name is not resolved
 	Source    Source
 	Cause     error // why the gateway itself answered; for the log, never for the client
 }
@@ -155,6 +157,14 @@ type Bufferer interface {
 	// ErrBodySent, or with what reading failed with, after which the request is
 	// refused.
 	Body(limit int64) ([]byte, error)
+}
+
+// A BodyTap sees a request's body on its way upstream.
+type BodyTap interface {
+	// See is called with one piece after the other. It must copy what it needs
+	// and must not block. It may run on another goroutine than the request's
+	// phases, but never at the same time as the Log phase or after it.
+	See(piece []byte)
 }
 
 // Limits bound the bodies that variables are read from, in bytes.
@@ -354,6 +364,13 @@ func (c *Ctx) State(of any) any {
 	return nil
 }
 
+// TapBody shows t the request's body as it goes upstream; a request that does not
+// go there shows nothing. It is for the Rewrite and Access phases.
+func (c *Ctx) TapBody(t BodyTap) { c.taps = append(c.taps, t) }
+
+// Taps returns what TapBody was called with.
+func (c *Ctx) Taps() []BodyTap { return c.taps }
+
 // RawQuery is the target's query without the question mark.
 func (c *Ctx) RawQuery() string {
 	_, q, _ := strings.Cut(c.target(), "?")
@@ -371,6 +388,7 @@ func (c *Ctx) target() string {
 func (c *Ctx) Reset() {
 	clear(c.states)
 	clear(c.vars)
+	clear(c.taps)
 	*c = Ctx{
 		Request:     c.Request,
 		Buffer:      c.Buffer,
@@ -385,6 +403,7 @@ func (c *Ctx) Reset() {
 		Sent:        Outcome{Tries: c.Sent.Tries[:0]},
 		replyHeader: c.replyHeader[:0],
 		states:      c.states[:0],
+		taps:        c.taps[:0],
 		scratch:     c.scratch[:0],
 	}
 }
