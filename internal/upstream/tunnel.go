@@ -3,6 +3,7 @@ package upstream
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/wire"
@@ -20,11 +21,13 @@ const tunnelBuffer = 4 << 10
 func (c *Call) Tunnel(client net.Conn, first []byte) (up, down int64) {
 	conn := c.conn
 	var wg sync.WaitGroup
+	var ended atomic.Bool
 	wg.Go(func() {
 		up = conn.carryUp(client, first)
+		ended.Store(true)
 		conn.tcp.SetReadDeadline(past)
 	})
-	down = conn.carryDown(client)
+	down = conn.carryDown(client, &ended)
 	client.SetReadDeadline(past)
 	wg.Wait()
 	return up, down
@@ -61,8 +64,8 @@ func (c *conn) carryUp(client net.Conn, first []byte) (sent int64) {
 }
 
 // carryDown sends the client what comes from the node, beginning with what was
-// read along with the response's head.
-func (c *conn) carryDown(client net.Conn) (sent int64) {
+// read along with the response's head, until one side fails or has ended.
+func (c *conn) carryDown(client net.Conn, ended *atomic.Bool) (sent int64) {
 	rest := c.r.Rest()
 	b := wire.GetBuffer(tunnelBuffer)
 	defer b.Free()
@@ -74,7 +77,8 @@ func (c *conn) carryDown(client net.Conn) (sent int64) {
 				return sent
 			}
 		}
-		if c.tcp.SetReadDeadline(c.now().Add(c.readTimeout)) != nil {
+		// In this order: whoever ends the tunnel sets ended first, the deadline then.
+		if c.tcp.SetReadDeadline(c.now().Add(c.readTimeout)) != nil || ended.Load() {
 			return sent
 		}
 		n, err := c.io.Read(b.B)
