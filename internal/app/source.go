@@ -55,10 +55,8 @@ func fromFile(c *config.Config) bool {
 
 func (g *Gateway) openFile(provider string) error {
 	path := objectFile(g.Config.File, os.Getenv("APISIX_PROFILE"), provider)
-	g.file = file.New(file.Config{
-		Path: path, Lookup: os.LookupEnv, Checker: g.checker(), Log: g.log,
-		Plugins: g.Config.Plugins, StreamPlugins: g.Config.StreamPlugins,
-	})
+	checker := g.checker()
+	g.file = file.New(file.Config{Path: path, Lookup: os.LookupEnv, Check: checker.Read, Log: g.log})
 	g.source = g.file
 	g.say("file", "%s, watched", path)
 	return nil
@@ -97,6 +95,7 @@ func (g *Gateway) checker() declared.Checker {
 	return declared.Checker{
 		Documents: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars}),
 		Plugins:   byName, Compile: g.state.Check,
+		Enabled: func(name string, stream bool) bool { return g.state.Current().Enabled(name, stream) },
 	}
 }
 

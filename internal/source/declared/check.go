@@ -86,14 +86,19 @@ func (c *Checker) Runs(key model.Key, v *document.Value, raw []byte) error {
 	if err := c.Compile(model.Object{Key: key, Raw: raw}); err != nil {
 		return fmt.Errorf("%s%w", prefix, err)
 	}
-	if key.Kind != model.KindCredential {
+	return c.authOnly(key, v)
+}
+
+// authOnly sees that a credential has plugins that authenticate and no others.
+// Of one that nobody knows nothing is said here.
+func (c *Checker) authOnly(key model.Key, v *document.Value) error {
+	plugins := v.Get("plugins")
+	if key.Kind != model.KindCredential || plugins == nil {
 		return nil
 	}
-	if plugins := v.Get("plugins"); plugins != nil {
-		for _, m := range plugins.Members {
-			if c.Plugins[m.Name].Type != "auth" {
-				return errors.New("only supports auth type plugins in consumer credential")
-			}
+	for _, m := range plugins.Members {
+		if spec, here := c.Plugins[m.Name]; here && spec.Type != "auth" {
+			return errors.New("only supports auth type plugins in consumer credential")
 		}
 	}
 	return nil
@@ -126,23 +131,30 @@ func notYet(plugin string) error {
 
 // Check reports why an item may not be part of the configuration.
 func (c *Checker) Check(it Item) error {
+	if err := c.Read(it); err != nil || it.Section == model.KindPlugins {
+		return err
+	}
+	return c.Runs(it.Key, it.Value, it.Raw)
+}
+
+// Read reports what is wrong with an item's document, without compiling it or
+// asking which plugins there are.
+func (c *Checker) Read(it Item) error {
 	if it.Section == model.KindPlugins {
 		return c.Documents.Check(model.KindPlugins, it.Raw)
-	}
-	if it.Index < 0 {
-		return fmt.Errorf("invalid configuration: wrong type: expected array, got %s", it.Value.Kind)
 	}
 	if err := c.version(it); err != nil {
 		return err
 	}
-	key := it.Key
-	if it.Own == nil && (key.Kind == model.KindPluginMetadata || key.Kind == model.KindSecret) {
-		key.ID = "" // a place in the list is no name for them
+	if it.Value.Is(document.Object) || it.Index < 0 {
+		if err := it.Named(); err != nil {
+			return err
+		}
 	}
-	if err := c.Document(key, it.Raw); err != nil {
+	if err := c.Document(it.Key, it.Raw); err != nil {
 		return err
 	}
-	return c.Runs(key, it.Value, it.Raw)
+	return c.authOnly(it.Key, it.Value)
 }
 
 func (c *Checker) version(it Item) error {

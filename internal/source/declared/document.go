@@ -51,6 +51,34 @@ type Item struct {
 	// Own is the item's id as it stands there, for consumers without one the
 	// username; nil: it has neither, the Key is made of its place.
 	Own *document.Value
+
+	// Fault, if not nil, is what is known to be wrong with it. It is in force as
+	// far as whoever applies it lets it be.
+	Fault error
+}
+
+// Named reports why an item is no object that could be told from others; nil:
+// it is one, whatever else is wrong with it.
+func (it Item) Named() error {
+	switch {
+	case it.Section == model.KindPlugins:
+		return nil
+	case it.Index < 0:
+		return fmt.Errorf("invalid configuration: wrong type: expected array, got %s", it.Value.Kind)
+	case !it.Value.Is(document.Object):
+		return fmt.Errorf("invalid configuration: wrong type: expected object, got %s", it.Value.Kind)
+	case it.Own != nil:
+		return nil
+	}
+	switch it.Section { // a place in the list is no name for them
+	case model.KindPluginMetadata:
+		return errors.New("missing plugin name")
+	case model.KindSecret:
+		return errors.New("missing secret id")
+	case model.KindConsumer:
+		return errors.New(`invalid configuration: property "username" is required`)
+	}
+	return nil
 }
 
 // A Digest stands for a content.

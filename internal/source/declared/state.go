@@ -61,7 +61,7 @@ func (s *State) entry(it Item, revision int64) Entry {
 	if had && old.Digest == it.Digest && old.Created == created {
 		return old
 	}
-	return Entry{&model.Object{Key: it.Key, Created: created, Modified: revision, Raw: it.Raw}, it.Digest}
+	return Entry{&model.Object{Key: it.Key, Created: created, Modified: revision, Raw: it.Raw, Fault: it.Fault}, it.Digest}
 }
 
 // Since is the step from an earlier state to this one. A nil state is empty.

@@ -41,16 +41,16 @@ func TestParseYAMLRefuses(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+p+",", 9) + "*" + p + "]\n"
 	}
 	for in, want := range map[string]string{
-		"":                                "the document is empty",
-		"# nothing":                       "the document is empty",
-		"a: [":                            "yaml: line",
-		"invalid: yaml: [":                "yaml:",
-		"a: !!int x":                      "line 1: invalid '!!int' value",
-		"a: *b":                           "unknown anchor",
-		"[a, b]: c":                       "a key is not a text",
-		"a: {<<: 1}":                      "cannot merge what is of type number",
-		bomb:                              "aliases make the document too large",
-		"a: &a [*a]":                      "levels deep",
+		"":                                 "the document is empty",
+		"# nothing":                        "the document is empty",
+		"a: [":                             "yaml: line",
+		"invalid: yaml: [":                 "yaml:",
+		"a: !!int x":                       "line 1: invalid '!!int' value",
+		"a: *b":                            "unknown anchor",
+		"[a, b]: c":                        "a key is not a text",
+		"a: {<<: 1}":                       "cannot merge what is of type number",
+		bomb:                               "aliases make the document too large",
+		"a: &a [*a]":                       "levels deep",
 		strings.Repeat("[", 2000) + "\xff": "yaml:",
 	} {
 		if v, err := ParseYAML([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

@@ -22,11 +22,9 @@ type Config struct {
 	Path   string // ends in .json if it is JSON, otherwise it is YAML
 	Lookup Lookup // environment variables; nil: there are none
 
-	// Checker checks every object. Its Enabled is replaced by the list of plugins
-	// in the file or, if that has none, by Plugins and StreamPlugins, the lists of
-	// config.yaml; nil: all plugins.
-	Checker                declared.Checker
-	Plugins, StreamPlugins []string
+	// Check reports what is wrong with an object. What it finds depends on the
+	// object alone. nil: nothing is.
+	Check func(declared.Item) error
 
 	Every time.Duration // between two looks at the file; default 200 ms
 	Log   *slog.Logger  // default: none
@@ -37,34 +35,29 @@ type Source struct {
 	cfg Config
 
 	// What the goroutine of Run knows.
-	info     os.FileInfo // of the text that was read last; nil: none was
-	at       time.Time   // when it was read
-	text     declared.Digest
-	state    *declared.State
-	plugins  string // the list in the file, as JSON
-	verdicts map[model.Key]verdict
+	info  os.FileInfo // of the text that was read last; nil: none was
+	at    time.Time   // when it was read
+	text  declared.Digest
+	state *declared.State
 
 	mu     sync.Mutex
 	status Status
-}
-
-// A verdict is what the check of an object's content said.
-type verdict struct {
-	digest declared.Digest
-	err    error
 }
 
 // A Status is how far the delivery is.
 type Status struct {
 	Revision int64            // counts the states of this process; 0: none was delivered
 	Problem  string           // why the file as it is now is not in force; empty: it is
-	Skipped  map[string]error // objects of the file that are not in force, by path
+	Skipped  map[string]error // what in the file is no object, by path
 }
 
 // New returns a source. Nothing is read yet.
 func New(cfg Config) *Source {
 	if cfg.Lookup == nil {
 		cfg.Lookup = func(string) (string, bool) { return "", false }
+	}
+	if cfg.Check == nil {
+		cfg.Check = func(declared.Item) error { return nil }
 	}
 	if cfg.Every <= 0 {
 		cfg.Every = 200 * time.Millisecond
@@ -84,9 +77,10 @@ func (s *Source) Status() Status {
 
 // Run delivers the objects of the file until ctx ends, and then returns nil:
 // first all of them, then what has changed. The first delivery waits for a file
-// that can be read; a later one that cannot leaves everything as it is. An
-// object that does not pass the check is left out, as if it were not in the
-// file. An error of apply ends Run with that error.
+// that can be read; a later one that cannot leaves everything as it is. A broken
+// object is delivered with its fault: in its place nothing less specific may
+// answer. What is no object, or has no name, is left out. An error of apply ends
+// Run with that error.
 func (s *Source) Run(ctx context.Context, apply func(model.Delta) error) error {
 	tick := time.NewTicker(s.cfg.Every)
 	defer tick.Stop()

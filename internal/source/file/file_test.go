@@ -24,6 +24,7 @@ import (
 	"weir/internal/snapshot"
 	"weir/internal/source/declared"
 	"weir/internal/upstream"
+	"weir/internal/wire"
 )
 
 // documents takes long to make.
@@ -55,7 +56,7 @@ func newBench(t *testing.T, name string, env map[string]string) *bench {
 		func(*conf, plugin.Env) (plugin.Phases, error) { return plugin.Phases{}, nil })
 	specs := []plugin.Spec{keyauth.Plugin, tag}
 	pools := upstream.NewPools()
-	b.state = snapshot.New(snapshot.Config{Plugins: specs, Upstream: upstream.Env{Pools: pools}})
+	b.state = snapshot.New(snapshot.Config{Plugins: specs, Strict: true, Upstream: upstream.Env{Pools: pools}})
 	t.Cleanup(func() {
 		b.state.Close()
 		pools.Close()
@@ -70,7 +71,7 @@ func newBench(t *testing.T, name string, env map[string]string) *bench {
 			v, ok := env[n]
 			return v, ok
 		},
-		Checker: declared.Checker{Documents: documents(), Plugins: byName, Compile: b.state.Check},
+		Check: (&declared.Checker{Documents: documents(), Plugins: byName}).Read,
 	})
 	return b
 }
@@ -216,74 +217,116 @@ func TestOneRouteOfMany(t *testing.T) {
 	}
 }
 
-func TestSkips(t *testing.T) {
+// A broken object is delivered: it keeps its last good form, and where it has
+// none and may be a guard it refuses instead of leaving its place to others.
+func TestBroken(t *testing.T) {
 	b := newBench(t, "apisix.json", nil)
 	b.load(`{"routes":[{"id":"good","uri":"/a",` + node + `},
-		{"id":"unknown","uri":"/b","plugins":{"x-rewrite":{}}},
-		{"id":"later","uri":"/b","plugins":{"proxy-rewrite":{}}},
-		{"id":"conf","uri":"/c","plugins":{"tag":{"v":-1}}},
-		{"id":"type","uri":1,` + node + `}, "text",
-		{"id":"lua","uri":"/d","script":"local ngx = ngx",` + node + `}],
-		"consumers":[{"username":"a&b"},{"username":"jack","plugins":{"key-auth":{"key":"k"}}},{"id":"jack/credentials/c","plugins":{"tag":{}}}],
-		"secrets":[{"id":"x/1"},{"id":"vault"},{"id":"vault/1","uri":"http://a","prefix":"p","token":"t"}],
-		"plugin_metadata":[{"x":1},{"id":"nothing"},{"id":"tag"}],
-		"global_rules":[{"id":"open","plugins":{"tag":{"v":-1}}},{"id":"guard","plugins":{"key-auth":{"header":1}}},{"id":"x","plugins":{"unknown":{}}}]}`)
-	if got, want := b.delivered(), "consumers/jack global_rules/guard global_rules/x plugin_metadata/tag routes/good secrets/vault/1"; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+		{"id":"unknown","uri":"/unknown","plugins":{"x-rewrite":{}}},
+		{"id":"later","uri":"/later","plugins":{"proxy-rewrite":{}}},
+		{"id":"conf","uri":"/conf","plugins":{"tag":{"v":-1}}},
+		{"id":"typo","uri":"/typo","plugin":{"key-auth":{}},` + node + `},
+		{"id":"guard","uri":"/guard","plugins":{"key-auth":{}},"stauts":1,` + node + `},
+		{"id":"type","uri":1,` + node + `}, "text", {"uri":"/nameless",` + node + `},
+		{"id":"lua","uri":"/lua","script":"local ngx = ngx",` + node + `},
+		{"id":"rest","uri":"/*",` + node + `}],
+		"upstreams":{"id":1},
+		"consumers":[{"username":"a&b"},{"username":"jack","plugins":{"key-auth":{"key":"k"}}},{"id":"jack/credentials/c","plugins":{"tag":{}}},{}],
+		"secrets":[{"id":"x/1"},{"id":"vault"},{"id":"vault/1","uri":"http://a","prefix":"p","token":"t"},{"uri":"http://a"}],
+		"plugin_metadata":[{"x":1},{"id":"nothing"},{"id":"tag"}]}`)
+	check := func(what string, got map[string]error, want map[string]string) {
+		t.Helper()
+		for path, words := range want {
+			if err := got[path]; err == nil || !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: %s: got %v, want %q", what, path, err, words)
+			}
+		}
+		for path, err := range got {
+			if _, expected := want[path]; !expected {
+				t.Errorf("%s: %s: %v", what, path, err)
+			}
+		}
 	}
-	st := b.Status()
-	for path, want := range map[string]string{
+	skipped := map[string]string{
+		"routes/arr_8":          "wrong type: expected object, got string",
+		"upstreams/":            "wrong type: expected array, got object",
+		"consumers/arr_4":       `property "username" is required`,
+		"secrets/arr_4":         "missing secret id",
+		"plugin_metadata/arr_1": "missing plugin name",
+	}
+	check("skipped", b.Status().Skipped, skipped)
+	check("faults", b.faults(), map[string]string{
 		"routes/unknown":               "unknown plugin [x-rewrite]",
-		"routes/later":                 "plugin [proxy-rewrite] is not supported by this version of Weir yet",
+		"routes/later":                 "unknown plugin [proxy-rewrite]",
 		"routes/conf":                  `failed to check the configuration of plugin tag err: property "v" validation failed: expected -1 to be at least 0`,
+		"routes/typo":                  "additional properties forbidden, found plugin",
+		"routes/guard":                 "additional properties forbidden, found stauts",
 		"routes/type":                  `invalid configuration: property "uri" validation failed: wrong type: expected string, got number`,
-		"routes/arr_6":                 "invalid configuration: wrong type: expected object, got string",
 		"routes/lua":                   "Lua is not supported",
 		"consumers/a&b":                `property "username" validation failed`,
 		"consumers/jack/credentials/c": "only supports auth type plugins in consumer credential",
 		"secrets/x/1":                  "invalid secret manager: x",
 		"secrets/vault":                "invalid secret id: vault",
-		"global_rules/open":            "expected -1 to be at least 0",
-		"global_rules/guard":           "wrong type: expected string, got number",
-		"global_rules/x":               "unknown plugin [unknown]",
+		"plugin_metadata/nothing":      "invalid plugin name",
+	})
+	for path, want := range map[string]string{
+		"/a": "good", "/unknown": "unknown 503", "/later": "later 503", "/guard": "guard 503", "/conf": "rest", "/typo": "rest", "/nameless": "arr_9",
 	} {
-		if err := st.Skipped[path]; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", path, err, want)
+		if got := b.serves(path); got != want {
+			t.Errorf("%s is served by %q, want %q", path, got, want)
 		}
-		delete(st.Skipped, path)
 	}
-	for path, err := range st.Skipped {
-		t.Errorf("%s: %v", path, err)
+	lines := strings.Count(b.log.String(), "left out")
+	b.load(`{"routes":[{"id":"conf","uri":"/conf","plugins":{"tag":{"v":1}}},{"id":"rest","uri":"/*",` + node + `},{},{},{},{},{},"text"]}`)
+	if got := strings.Count(b.log.String(), "left out"); got != lines {
+		t.Errorf("what was skipped before is logged again: %s", &b.log)
 	}
-	lines := strings.Count(b.log.String(), "object is left out")
-	b.load(`{"routes":[{"id":"unknown","uri":"/b","plugins":{"x-rewrite":{}}},{"id":"conf","uri":"/c","plugins":{"tag":{"v":1}}}]}`)
-	if got := b.delivered(); got != "routes/conf" || strings.Count(b.log.String(), "object is left out") != lines {
-		t.Errorf("delivered %s, log %s", got, &b.log)
+	for _, conf := range []string{`{"v":-1}`, `{"v":1},"desc":7,"x":{}`} { // one does not compile, one is not even read
+		b.load(`{"routes":[{"id":"conf","uri":"/conf","plugins":{"tag":` + conf + `}},{"id":"rest","uri":"/*",` + node + `}]}`)
+		if got := b.serves("/conf"); got != "conf" || b.faults()["routes/conf"] == nil {
+			t.Errorf("broken after it was good, /conf is served by %q, faults %v", got, b.faults())
+		}
 	}
-	// A route that is no longer valid is not served as it was.
-	b.load(`{"routes":[{"id":"conf","uri":"/c","plugins":{"tag":{"v":-1}}}]}`)
-	if got := b.delivered(); got != "" {
-		t.Errorf("delivered %s", got)
+}
+
+// faults are the objects that do not run as the file has them.
+func (b *bench) faults() map[string]error { return maps.Collect(b.state.Current().Faults) }
+
+// serves is the route of a path, and its fault.
+func (b *bench) serves(path string) string {
+	r := b.state.Current().Match(&plugin.Ctx{Request: &wire.Request{Method: "GET", Host: "h"}, Path: path, Client: "127.0.0.1"})
+	switch {
+	case r == nil:
+		return ""
+	case r.Fault != 0:
+		return fmt.Sprint(r.ID, " ", r.Fault)
 	}
+	return r.ID
 }
 
 func TestPluginList(t *testing.T) {
 	b := newBench(t, "apisix.yaml", nil)
+	b.state.Enable(snapshot.Selection{Names: []string{"key-auth"}, StreamNames: []string{}})
 	routes := "routes: [{id: k, uri: /k, plugins: {key-auth: {}}}, {id: t, uri: /t, plugins: {tag: {}}}]\n"
-	b.cfg.Plugins, b.cfg.StreamPlugins = []string{"key-auth"}, []string{}
-	for _, c := range []struct{ text, want string }{
-		{"", "routes/k"},
-		{"plugins: [{name: tag}]\n", "plugins routes/t"},
-		{"plugins:\n", "plugins"},
-		{"plugins: [{name: tag}, {name: key-auth}]\n", "plugins routes/k routes/t"},
-		{"plugins: [{name: tag, stream: true}]\n", "plugins"},
-		{"plugins: [{name: tag, stream: x}]\n", "routes/k"},
-		{"plugin_metadata: [{id: tag}, {id: key-auth}]", "plugin_metadata/key-auth routes/k"},
+	for _, c := range []struct{ text, k, t string }{
+		{"", "k", ""},
+		{"plugins: [{name: tag}]\n", "k 503", "t"},
+		{"plugins:\n", "k 503", ""},
+		{"plugins: [{name: tag}, {name: key-auth}]\n", "k", "t"},
+		{"plugins: [{name: tag, stream: true}]\n", "k 503", ""},
+		{"plugins: [{name: tag, stream: x}]\n", "k 503", ""}, // the list before stays
+		{"plugin_metadata: [{id: tag}, {id: key-auth}]", "k", ""},
 	} {
 		b.load(routes + c.text + "\n#END")
-		if got := b.delivered(); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
+		if k, tag := b.serves("/k"), b.serves("/t"); k != c.k || tag != c.t {
+			t.Errorf("%s: served by %q and %q, want %q and %q", c.text, k, tag, c.k, c.t)
 		}
+	}
+	fresh := newBench(t, "apisix.yaml", nil)
+	fresh.state.Enable(snapshot.Selection{Names: []string{"key-auth"}})
+	fresh.load(routes + "plugins: [{name: tag, stream: x}]\n#END")
+	if got := fresh.serves("/k"); got != "k" {
+		t.Errorf("with a broken list from the start /k is served by %q", got)
 	}
 }
 
