@@ -56,7 +56,7 @@ func TestParseRefuses(t *testing.T) {
 		`"a\`:                     "Expected value but found unexpected end of string at character 1",
 		`"a\x"`:                   "Expected value but found invalid escape code at character 3",
 		`"\ud800"`:                "Expected value but found invalid escape code at character 2",
-		"\"a\nb\"":                "Expected value but found invalid token at character 1",
+		"\"a\x00b\"":              "Expected value but found unexpected end of string at character 1",
 		`01`:                      "Expected value but found invalid number at character 1",
 		`1.`:                      "Expected value but found invalid number at character 1",
 		`-`:                       "Expected value but found invalid number at character 1",
@@ -216,4 +216,15 @@ func FuzzPatch(f *testing.F) {
 		}
 		v.Strings(strings.ReplaceAll(path, "/", "."), strings.ToUpper)
 	})
+}
+
+// Scripts in configuration have raw line feeds; what is printed is plain JSON.
+func TestControlCharacters(t *testing.T) {
+	v, err := Parse([]byte("{\"a\":\"x\ny\t\x01\\nz\"}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := v.String(), `{"a":"x\ny\t\u0001\nz"}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }

@@ -229,6 +229,8 @@ func (p *parser) number() {
 	p.token, p.literal, p.at = tokenNumber, string(p.text[p.at:at]), at
 }
 
+// string takes control characters as they are, except NUL: lua-cjson does, and
+// scripts in configuration have line feeds. They are escaped when printed.
 func (p *parser) string() {
 	from := p.at + 1
 	for i := from; i < len(p.text); i++ {
@@ -239,8 +241,8 @@ func (p *parser) string() {
 		case c == '\\':
 			p.escaped(from, i)
 			return
-		case c < ' ':
-			p.invalid("invalid token")
+		case c == 0:
+			p.invalid("unexpected end of string")
 			return
 		}
 	}
@@ -256,8 +258,8 @@ func (p *parser) escaped(from, i int) {
 		case c == '"':
 			p.token, p.literal, p.at = tokenString, string(out), i+1
 			return
-		case c < ' ':
-			p.invalid("invalid token")
+		case c == 0:
+			p.invalid("unexpected end of string")
 			return
 		case c != '\\':
 			out = append(out, c)
