@@ -10,8 +10,7 @@ const (
 	ewma           = "ewma"
 )
 
-// A balancer chooses among the nodes of one priority. A node of weight 0 is
-// never chosen.
+// A balancer chooses among the nodes of one priority that have a weight.
 type balancer interface {
 	// pick returns a node that f lets pass; nil: there is none.
 	pick(f *filter) *node
@@ -74,6 +73,9 @@ func (s *nodeSet) pick(c *Call) *node {
 	if !f.healthy || s.anyHealthy() {
 		return nil
 	}
+	if n := s.spare(f); n != nil {
+		return n
+	}
 	if !s.down.Swap(true) {
 		c.up.env.Log.Warn("all upstream nodes is unhealthy, use default", "upstream", c.up.name())
 	}
@@ -84,6 +86,20 @@ func (s *nodeSet) pick(c *Call) *node {
 func (s *nodeSet) first(f *filter) *node {
 	for _, g := range s.groups {
 		if n := g.pick(f); n != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// spare is a healthy node of weight 0, which is still better than one that is
+// known not to work.
+func (s *nodeSet) spare(f *filter) *node {
+	for _, n := range s.nodes {
+		if n.weight <= 0 && f.passes(n) {
+			if n.load != nil {
+				n.load.active.Add(1)
+			}
 			return n
 		}
 	}

@@ -207,13 +207,22 @@ func (n *node) resolve(ctx context.Context) (*endpoints, error) {
 // follow makes the addresses of a the node's. Connections to addresses that are
 // not among them are retired, the others stay.
 func (n *node) follow(a *resolve.Answer) *endpoints {
+	next := &endpoints{answer: a}
 	n.mu.Lock()
 	s := n.ends.Load()
-	if n.closed && s != nil || s != nil && s.answer == a {
+	switch {
+	case n.closed:
+		// Whoever still uses the node keeps no connections.
+		n.mu.Unlock()
+		for _, r := range a.Records {
+			at := netip.AddrPortFrom(r.Addr, n.port)
+			next.list = append(next.list, &endpoint{addr: at.String(), at: at, pool: &pool{addr: at, closed: true}})
+		}
+		return next
+	case s != nil && s.answer == a:
 		n.mu.Unlock()
 		return s
 	}
-	next := &endpoints{answer: a}
 	var old []*endpoint
 	if s != nil {
 		old = slices.Clone(s.list)

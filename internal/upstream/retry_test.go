@@ -307,6 +307,7 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 	for _, body := range []string{"", "body"} {
 		t.Run(body, func(t *testing.T) {
 			reset := make(chan bool)
+			doReset := sync.OnceFunc(func() { close(reset) })
 			n := serve(t, func(p *peer) {
 				if p.n == 0 {
 					p.skip()
@@ -318,6 +319,7 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 				_, body, _ := p.request()
 				p.ok(body)
 			})
+			t.Cleanup(doReset)
 			u := up(t, n)
 			mustDo(t, u, call(t, "GET"))
 			c := call(t, "POST")
@@ -333,7 +335,7 @@ func TestKeptConnectionResetBeforeWriting(t *testing.T) {
 			if err := c.connect(node, true); err != nil || !c.reused {
 				t.Fatal(err)
 			}
-			close(reset)
+			doReset()
 			eventually(t, "the reset is here", func() bool { return !c.conn.alive() })
 			if err := c.exchange(node); kindOf(err) != Reset || !c.repeat {
 				t.Fatal(err, c.repeat)
