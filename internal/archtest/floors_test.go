@@ -43,7 +43,7 @@ var floors = map[string][]string{
 	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/wire"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
-	"internal/plugin/plugintest": {"internal/plugin", "internal/wire"},
+	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter"},
 
 	"internal/redisclient/redistest": {},
 

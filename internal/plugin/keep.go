@@ -100,6 +100,13 @@ func valueOf[T any](e *kept) (v T, ok bool) {
 
 // Release ends the uses. It is called once, when the configuration is closed.
 func (u *Uses) Release() {
+	for _, c := range u.drop() {
+		c.Close() // without the lock: it may take its time
+	}
+}
+
+// drop returns the values that nobody uses any more, if they can be closed.
+func (u *Uses) drop() (unused []interface{ Close() }) {
 	k := u.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,8 +117,9 @@ func (u *Uses) Release() {
 		}
 		delete(k.kept, key)
 		if c, ok := e.value.(interface{ Close() }); ok {
-			c.Close()
+			unused = append(unused, c)
 		}
 	}
 	u.keys = nil
+	return unused
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"time"
+
+	"weir/internal/meter"
 )
 
 // Phases are the functions of one configured plugin. A nil phase costs
@@ -88,6 +90,15 @@ type Env struct {
 
 	// TLSPorts are the ports on which the gateway serves HTTPS.
 	TLSPorts []int
+
+	// Meter holds the metrics of the process.
+	Meter *meter.Registry
+
+	// Files are those that plugins write.
+	Files *Files
+
+	// Exists says whether an object is configured at this moment: "routes/1".
+	Exists func(object string) bool
 
 	Keep *Uses
 	Now  func() time.Time

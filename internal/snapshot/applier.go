@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/cow"
+	"weir/internal/meter"
 	"weir/internal/model"
 	"weir/internal/plan"
 	"weir/internal/plugin"
@@ -50,8 +51,9 @@ type Config struct {
 	// with its secrets readable: decrypted, references resolved; nil: as stored.
 	Open func(s plugin.Spec, raw []byte, credential bool) []byte
 
-	Now func() time.Time // nil: time.Now
-	Log *slog.Logger     // nil: none
+	Meter *meter.Registry  // nil: one of its own
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: none
 }
 
 // An Applier owns the current state. Apply is the only thing in the process
@@ -65,6 +67,7 @@ type Applier struct {
 	users    users
 
 	compiled [model.KindCount]atomic.Int64
+	modified [model.KindCount]atomic.Int64
 	deltas   atomic.Int64
 	spent    atomic.Int64 // nanoseconds
 
@@ -92,6 +95,9 @@ func New(cfg Config) *Applier {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = meter.New(0)
+	}
 	if cfg.Open == nil {
 		cfg.Open = func(_ plugin.Spec, raw []byte, _ bool) []byte { return raw }
 	}
@@ -104,6 +110,7 @@ func New(cfg Config) *Applier {
 	}
 	a.config.Upstream.Certificate = a.certificate
 	a.env = a.newEnv(ctx)
+	a.env.Exists = func(object string) bool { return a.Current().exists(object) }
 	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)
 	a.all = a.specs
@@ -177,6 +184,9 @@ func (a *Applier) Apply(d model.Delta) {
 	}
 	for _, o := range d.Put {
 		n.put(o)
+		if m := &a.modified[o.Kind]; o.Modified > m.Load() {
+			m.Store(o.Modified)
+		}
 	}
 	n.compileGlobal()
 	n.compileRoutes()
@@ -233,13 +243,18 @@ func (a *Applier) Wait(ctx context.Context, revision int64) error {
 type Work struct {
 	Deltas   int64
 	Compiled map[string]int64 // objects compiled, by directory of their kind
+	Modified map[string]int64 // highest revision of an object that came, likewise
 	Spent    time.Duration
 }
 
 // Work returns the counters.
 func (a *Applier) Work() Work {
-	w := Work{Deltas: a.deltas.Load(), Compiled: map[string]int64{}, Spent: time.Duration(a.spent.Load())}
+	w := Work{
+		Deltas: a.deltas.Load(), Spent: time.Duration(a.spent.Load()),
+		Compiled: map[string]int64{}, Modified: map[string]int64{},
+	}
 	for k := range model.KindCount {
+		w.Modified[k.Dir()] = a.modified[k].Load()
 		w.Compiled[k.Dir()] = a.compiled[k].Load()
 	}
 	return w

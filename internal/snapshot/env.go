@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"strings"
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
@@ -34,6 +35,8 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Rand:     rand.Float64,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
+			Meter:    x.config.Meter,
+			Files:    new(plugin.Files),
 			TLSPorts: x.config.TLSPorts,
 		},
 		Open: func(s plugin.Spec, raw []byte) []byte { return x.config.Open(s, raw, false) },
@@ -51,6 +54,27 @@ func (x *compiler) pluginUpstream(raw json.RawMessage) (plugin.Upstream, error) 
 		return nil, err
 	}
 	return u, nil
+}
+
+// Reopen opens the files of all plugins anew, after they were moved away.
+func (a *Applier) Reopen() error { return a.env.Files.Reopen() }
+
+// exists is plugin.Env's Exists.
+func (s *Snapshot) exists(object string) (ok bool) {
+	dir, id, _ := strings.Cut(object, "/")
+	switch dir {
+	case model.KindRoute.Dir():
+		_, ok = s.routes.Get(id)
+	case model.KindService.Dir():
+		_, ok = s.services.Get(id)
+	case model.KindUpstream.Dir():
+		_, ok = s.upstreams.Get(id)
+	case model.KindConsumer.Dir():
+		_, ok = s.records[model.KindConsumer].Get(id)
+	case model.KindGlobalRule.Dir():
+		_, ok = s.sets[model.KindGlobalRule].Get(id)
+	}
+	return ok
 }
 
 // metadata is a plugin's metadata, nil if there is none.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/meter"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
@@ -320,6 +321,9 @@ func Env(now func() time.Time) plugin.Env {
 	env := plugin.Env{
 		Context: context.Background(),
 		Owner:   "routes/1",
+		Meter:   meter.New(0),
+		Files:   new(plugin.Files),
+		Exists:  func(string) bool { return true },
 		Keep:    new(plugin.Keeper).Uses(),
 		Now:     now,
 		Rand:    rand.Float64,
