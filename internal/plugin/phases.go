@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -144,11 +145,13 @@ type Reply struct {
 // JSON makes a Reply whose body is v as JSON and a line feed. The content type
 // is the gateway's default, text/plain, as APISIX answers.
 func JSON(status int, v any, header ...[2]string) *Reply {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic(err) // v is a literal in the code of a plugin
 	}
-	return &Reply{Status: status, Header: header, Body: append(b, '\n')}
+	return &Reply{Status: status, Header: header, Body: b.Bytes()}
 }
 
 // Text makes a Reply with the given body.

@@ -94,3 +94,9 @@ func TestSchemaDocuments(t *testing.T) {
 		t.Errorf("credential: %s, %v", doc, err)
 	}
 }
+
+func TestJSON(t *testing.T) {
+	if r := plugin.JSON(403, map[string]string{"message": "<a> & b"}); string(r.Body) != `{"message":"<a> & b"}`+"\n" {
+		t.Errorf("%q", r.Body)
+	}
+}
