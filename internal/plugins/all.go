@@ -14,6 +14,7 @@ import (
 	"weir/internal/plugins/cors"
 	"weir/internal/plugins/csrf"
 	"weir/internal/plugins/echo"
+	"weir/internal/plugins/faultinjection"
 	"weir/internal/plugins/forwardauth"
 	"weir/internal/plugins/gzip"
 	"weir/internal/plugins/hmacauth"
@@ -21,6 +22,7 @@ import (
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
 	"weir/internal/plugins/limitcount"
+	"weir/internal/plugins/mocking"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/proxyrewrite"
 	"weir/internal/plugins/realip"
@@ -45,6 +47,7 @@ func All() []plugin.Spec {
 		cors.Plugin,
 		csrf.Plugin,
 		echo.Plugin,
+		faultinjection.Plugin,
 		forwardauth.Plugin,
 		gzip.Plugin,
 		hmacauth.Plugin,
@@ -52,6 +55,7 @@ func All() []plugin.Spec {
 		jwtauth.Plugin,
 		keyauth.Plugin,
 		limitcount.Plugin,
+		mocking.Plugin,
 		multiauth.Plugin,
 		proxyrewrite.Plugin,
 		realip.Plugin,

@@ -1,0 +1,97 @@
+package mocking
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/plugin/plugintest"
+)
+
+type h = map[string]string
+
+func Test(t *testing.T) {
+	plugintest.Run(t, Plugin, []plugintest.Case{
+		{Name: "example", Config: `{"response_example":"hello $remote_addr$arg_none","response_status":201,"content_type":"text/plain"}`, Requests: []plugintest.Request{
+			{Status: 201, Body: "hello 127.0.0.1", Reply: h{"Content-Type": "text/plain", "x-mock-by": "Weir"}},
+		}},
+		{Name: "fixed", Config: `{"response_example":"","with_mock_header":false}`, Requests: []plugintest.Request{
+			{Status: 200, Reply: h{"Content-Type": "application/json;charset=utf8", "x-mock-by": ""}},
+		}},
+		{Name: "headers", Config: `{"response_example":"x","response_headers":{"X-A":"$arg_a","X-N":1}}`, Requests: []plugintest.Request{
+			{Query: h{"a": "b"}, Status: 200, Reply: h{"X-A": "b", "X-N": "1"}},
+		}},
+		{Name: "delay", Config: `{"response_example":"x","delay":2}`, Requests: []plugintest.Request{{Status: 200, Pause: 2 * time.Second}}},
+		{Name: "examples", Config: `{"response_schema":{"type":"object","properties":{"a":{"type":"String","example":"$remote_addr"},"b":{"type":"integer","example":4.5},"c":{"type":"number","example":5.5},"d":{"type":"boolean","example":true},"e":{"type":"object"},"f":{"type":"array"},"g":{"type":"null"}}}}`, Requests: []plugintest.Request{
+			{Status: 200, Body: `{"a":"127.0.0.1","b":4,"c":5.5,"d":true,"e":{}}`},
+		}},
+		{Name: "XML", Config: `{"content_type":"text/xml","response_schema":{"properties":{"a":{"type":"string","example":"<"},"b":{"type":"object","properties":{"c":{"type":"integer","example":1}}}}}}`, Requests: []plugintest.Request{
+			{Status: 200, Body: "<data>\n  <a>&lt;</a>\n  <b>\n    <c>1</c>\n  </b>\n</data>\n"},
+		}},
+		{Name: "HTML", Config: `{"content_type":"text/html","response_schema":{"properties":{"a":{"type":"string"}}}}`, Requests: []plugintest.Request{{Status: 200}}},
+		{Name: "nothing", Config: `{}`, Invalid: "object matches none of the required"},
+		{Name: "content type", Config: `{"response_example":"x","content_type":"text/csv"}`, Invalid: "unsupported content type!"},
+		{Name: "no type", Config: `{"response_schema":{"properties":{"a":{}}}}`, Invalid: `response_schema: property "a": it has no type`},
+		{Name: "properties", Config: `{"response_schema":{"properties":1}}`, Invalid: `response_schema: properties: `},
+	})
+}
+
+func TestRandom(t *testing.T) {
+	const properties = `{"properties":{"s":{"type":"string"},"i":{"type":"integer"},"n":{"type":"number"},"b":{"type":"boolean","example":false},
+		"a":{"type":"array","items":{"type":"object","properties":{"s":{"type":"string"}}}},"aa":{"type":"array","items":{"type":"array","items":{"type":"integer"}}}}}`
+	for _, media := range []string{"application/json", "application/xml"} {
+		ph, err := Plugin.Compile([]byte(`{"content_type":"`+media+`","response_schema":`+properties+`}`), plugintest.Env(time.Now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			r := plugintest.Send(ph, plugintest.NewCtx("/"))
+			var doc struct {
+				S  string
+				I  int
+				N  float64
+				B  bool
+				A  []struct{ S string }
+				AA [][]int
+			}
+			if media == "application/xml" {
+				if err := xml.Unmarshal(r.Body, new(struct{})); err != nil {
+					t.Fatalf("%s: %v", r.Body, err)
+				}
+				continue
+			}
+			if err := json.Unmarshal(r.Body, &doc); err != nil {
+				t.Fatalf("%s: %v", r.Body, err)
+			}
+			if n := len(doc.S); n < 1 || n > 10 || strings.Trim(doc.S, "abcdefghijklmnopqrstuvwxyz") != "" ||
+				doc.I < 1 || doc.I > 10000 || doc.N < 0 || doc.N >= 10000 || len(doc.A) < 1 || len(doc.A) > 3 || len(doc.AA) < 1 || len(doc.AA[0]) < 1 {
+				t.Fatalf("%s", r.Body)
+			}
+		}
+	}
+}
+
+func TestGone(t *testing.T) {
+	ph, err := Plugin.Compile([]byte(`{"response_example":"x","delay":1}`), plugintest.Env(time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := plugintest.NewCtx("/")
+	ctx.Pause = func(time.Duration) bool { return false }
+	if r := plugintest.Send(ph, ctx); r.Status != 499 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	ph, err := Plugin.Compile([]byte(`{"response_example":"x"}`), plugintest.Env(time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := plugintest.NewCtx("/")
+	if n := testing.AllocsPerRun(100, func() { plugintest.Send(ph, ctx) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
