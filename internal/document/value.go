@@ -3,7 +3,11 @@
 // characters of strings stay as they were written.
 package document
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // A Kind is a JSON type.
 type Kind uint8
@@ -135,6 +139,15 @@ func (v *Value) Append(dst []byte) []byte {
 
 // String is the value's JSON text.
 func (v *Value) String() string { return string(v.Append(nil)) }
+
+// AppendText appends s as a JSON string. Bytes that are not UTF-8 are replaced
+// (U+FFFD), so that every reader takes the text.
+func AppendText(dst []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return appendString(dst, s)
+}
 
 // appendString escapes what RFC 8259 section 7 demands and nothing else.
 func appendString(dst []byte, s string) []byte {

@@ -40,22 +40,22 @@ var vars = map[string]Var{
 	"https":                 {text: https},
 	"content_length":        {text: header("content-length")},
 	"content_type":          {text: header("content-type")},
-	"status":                {format: status},
-	"bytes_sent":            {format: count(func(c *plugin.Ctx) int64 { return c.Sent.Bytes })},
+	"status":                {format: status, number: true},
+	"bytes_sent":            {format: count(func(c *plugin.Ctx) int64 { return c.Sent.Bytes }), number: true},
 	"body_bytes_sent":       {format: count(func(c *plugin.Ctx) int64 { return c.Sent.BodyBytes })},
-	"request_length":        {format: count(func(c *plugin.Ctx) int64 { return c.Sent.Received })},
-	"request_time":          {format: requestTime},
+	"request_length":        {format: count(func(c *plugin.Ctx) int64 { return c.Sent.Received }), number: true},
+	"request_time":          {format: requestTime, number: true},
 	"time_local":            {format: timeLocal},
 	"time_iso8601":          {format: timeISO8601},
 	"msec":                  {format: msec},
 	"pid":                   {format: pid},
 	"upstream_addr":         {format: upstreamAddr},
 	"upstream_status":       {format: upstreamStatus},
-	"upstream_connect_time": {format: upstreamTime(func(t *plugin.Try) time.Duration { return t.Connect })},
-	"upstream_header_time":  {format: upstreamTime(func(t *plugin.Try) time.Duration { return t.Header })},
+	"upstream_connect_time": {format: upstreamTime(func(t *plugin.Try) time.Duration { return t.Connect }), number: true},
+	"upstream_header_time":  {format: upstreamTime(func(t *plugin.Try) time.Duration { return t.Header }), number: true},
 	"upstream_response_time": {format: upstreamTime(func(t *plugin.Try) time.Duration {
 		return t.Total
-	})},
+	}), number: true},
 	"upstream_scheme":   {text: upstreamScheme},
 	"upstream_host":     {text: upstreamHost},
 	"upstream_uri":      {text: func(c *plugin.Ctx) (string, bool) { return c.To.Target, true }},
@@ -317,8 +317,11 @@ func balancerPort(c *plugin.Ctx, _ *[]byte) value {
 	return numberOf(float64(n))
 }
 
-// unresolvedHost is the node's host as it was dialled.
+// unresolvedHost is the node's host as it is configured.
 func unresolvedHost(c *plugin.Ctx) (string, bool) {
+	if i := strings.LastIndexByte(c.Sent.Node, ':'); i > 0 {
+		return strings.Trim(c.Sent.Node[:i], "[]"), true
+	}
 	s, _ := balancerIP(c)
 	return s, true
 }

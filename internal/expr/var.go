@@ -20,7 +20,8 @@ type Var struct {
 	// empty, and the value then lasts as long as buf.
 	typed func(c *plugin.Ctx, buf *[]byte) value
 
-	body bool // the request's body is read
+	body   bool // the request's body is read
+	number bool // APISIX makes a number of the text
 }
 
 // Lookup returns the variable of that name, written without "$", if it is one
