@@ -172,7 +172,7 @@ var wireTypes = map[Type]dnsmessage.Type{
 func (s *search) ofType(ctx context.Context, name string, t Type, types []Type, depth int) ([]Record, error) {
 	asked, err := dnsmessage.NewName(name)
 	wt, known := wireTypes[t]
-	if err != nil || !known {
+	if err != nil || !known || !valid(name) {
 		return nil, ErrNotFound
 	}
 	msg, err := s.ask(ctx, s.servers, dnsmessage.Question{Name: asked, Type: wt, Class: dnsmessage.ClassINET})
@@ -200,6 +200,20 @@ func (s *search) ofType(ctx context.Context, name string, t Type, types []Type, 
 		}
 	}
 	return records, nil
+}
+
+// valid reports whether a name, with the dot at its end, can be asked for
+// (RFC 1035 §2.3.4).
+func valid(name string) bool {
+	if len(name) > 254 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
+		if len(label) == 0 || len(label) > 63 {
+			return false
+		}
+	}
+	return true
 }
 
 // follow walks along the aliases of name within one answer and returns their
