@@ -50,6 +50,13 @@ func (s *source) say(err error, ttl time.Duration, addrs ...string) {
 	}
 }
 
+// slow makes lookups take that long.
+func (s *source) slow(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
 func (s *source) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +92,7 @@ var errServfail = errors.New("SERVFAIL")
 
 func TestCacheFollows(t *testing.T) {
 	cached(t, Options{}, func(s *source, _ *Cache, get func() string) {
-		s.delay = 100 * time.Millisecond
+		s.slow(100 * time.Millisecond)
 		s.say(nil, 5*time.Second, "10.0.0.1")
 		if got := get(); got != "10.0.0.1" {
 			t.Fatal(got)
@@ -178,7 +185,7 @@ func TestCacheKeepsWhileFailing(t *testing.T) {
 		s.say(nil, 5*time.Second, "10.0.0.1")
 		get()
 		s.say(errServfail, 0)
-		s.delay = 3 * time.Second // time-outs
+		s.slow(3 * time.Second) // time-outs
 		for range 300 {
 			now := time.Now()
 			if got := get(); got != "10.0.0.1" {
@@ -189,7 +196,7 @@ func TestCacheKeepsWhileFailing(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		s.delay = 0
+		s.slow(0)
 		s.say(nil, 5*time.Second, "10.0.0.1")
 		time.Sleep(5 * time.Second)
 		if got := get(); got != "10.0.0.1" {
@@ -216,7 +223,7 @@ func TestCacheIdleWhileFailing(t *testing.T) {
 		get()
 		time.Sleep(time.Hour)
 		s.say(errServfail, 0)
-		s.delay = 3 * time.Second
+		s.slow(3 * time.Second)
 		now := time.Now()
 		if got := get(); got != "10.0.0.1" || time.Since(now) != patience {
 			t.Fatal(got, time.Since(now))
@@ -263,7 +270,7 @@ func TestCacheNotFound(t *testing.T) {
 // Many who wait make one lookup; whoever loses patience does not end it.
 func TestCacheShares(t *testing.T) {
 	cached(t, Options{}, func(s *source, c *Cache, get func() string) {
-		s.delay = time.Second
+		s.slow(time.Second)
 		s.say(nil, time.Minute, "10.0.0.1")
 		var wg sync.WaitGroup
 		for range 20 {

@@ -112,9 +112,11 @@ func TestLookup(t *testing.T) {
 func TestFailures(t *testing.T) {
 	s := newServer(t)
 	s.set("a.test.", 60, a(1))
-	s.rcode["broken.test."] = dnsmessage.RCodeServerFailure
-	s.rcode["refused.test."] = dnsmessage.RCodeRefused
-	s.rcode["no.test."] = dnsmessage.RCodeNameError
+	s.edit(func(s *server) {
+		s.rcode["broken.test."] = dnsmessage.RCodeServerFailure
+		s.rcode["refused.test."] = dnsmessage.RCodeRefused
+		s.rcode["no.test."] = dnsmessage.RCodeNameError
+	})
 	for name, want := range map[string]string{
 		"broken.test": "answers ServerFailure", "refused.test": "answers Refused", "no.test": "does not exist",
 	} {
@@ -127,9 +129,7 @@ func TestFailures(t *testing.T) {
 	if _, err := dead.Lookup(t.Context(), "a.test", ForHosts()); err == nil || errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	s.mu.Lock()
-	s.silent = true
-	s.mu.Unlock()
+	s.edit(func(s *server) { s.silent = true })
 	quick := client(t, s, func(c *Config) { c.Timeout = 50 * time.Millisecond })
 	if _, err := quick.Lookup(t.Context(), "a.test", ForHosts()); err == nil || errors.Is(err, ErrNotFound) {
 		t.Error(err)
@@ -140,7 +140,7 @@ func TestFailures(t *testing.T) {
 // one that answered is asked first from then on.
 func TestServers(t *testing.T) {
 	broken, good := newServer(t), newServer(t)
-	broken.rcode[""] = dnsmessage.RCodeServerFailure
+	broken.edit(func(s *server) { s.rcode[""] = dnsmessage.RCodeServerFailure })
 	good.set("a.test.", 60, a(1))
 	c := client(t, nil, func(c *Config) { c.Servers = []string{"127.0.0.1:1", broken.addr, good.addr} })
 	for range 3 {
@@ -187,10 +187,10 @@ func TestTransport(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newServer(t)
 			s.set("a.test.", 60, a(1))
-			tc.edit(s)
+			s.edit(tc.edit)
 			got, err := client(t, s).Lookup(t.Context(), "a.test", []Type{A})
-			if err != nil || text(got) != "10.0.0.1 1m0s" || strings.Join(s.network, " ") != tc.want {
-				t.Fatal(text(got), err, s.network)
+			if err != nil || text(got) != "10.0.0.1 1m0s" || s.networks() != tc.want {
+				t.Fatal(text(got), err, s.networks())
 			}
 		})
 	}

@@ -159,6 +159,20 @@ func (s *server) set(name string, ttl uint32, bodies ...dnsmessage.ResourceBody)
 	s.zone[typ+" "+name] = all
 }
 
+// edit changes what the server does.
+func (s *server) edit(f func(*server)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+// networks are those that questions came over, in order.
+func (s *server) networks() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.network, " ")
+}
+
 func (s *server) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
