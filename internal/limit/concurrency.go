@@ -31,9 +31,11 @@ func (c Concurrency) Leave(key []byte) {
 	})
 }
 
+// kept is how long a count matters. One that is back at 0 stays for a while:
+// its key will come again.
 func kept(n int64) time.Duration {
 	if n > 0 {
 		return Forever
 	}
-	return 0
+	return sweepPause
 }

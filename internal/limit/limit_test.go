@@ -174,7 +174,8 @@ func TestBuckets(t *testing.T) {
 }
 
 func TestConcurrency(t *testing.T) {
-	c := NewConcurrency(new(fake).now)
+	clock := new(fake)
+	c := NewConcurrency(clock.now)
 	defer c.Close()
 	enter := func(most, n int64, ok bool) {
 		t.Helper()
@@ -191,12 +192,18 @@ func TestConcurrency(t *testing.T) {
 	for range 5 {
 		c.Leave([]byte("k"))
 	}
+	enter(0, 0, false)
+	enter(1, 1, true)
+	clock.forward(time.Hour)
+	c.sweep()
+	if n := c.Len(); n != 1 {
+		t.Errorf("%d keys in memory, one is under way", n)
+	}
+	c.Leave([]byte("k"))
+	clock.forward(time.Minute)
+	c.sweep()
 	if n := c.Len(); n != 0 {
 		t.Errorf("%d keys in memory, nothing is under way", n)
-	}
-	enter(0, 0, false)
-	if n := c.Len(); n != 0 {
-		t.Errorf("%d keys in memory after a refusal", n)
 	}
 }
 

@@ -21,7 +21,9 @@ import (
 	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
+	"weir/internal/plugins/limitconn"
 	"weir/internal/plugins/limitcount"
+	"weir/internal/plugins/limitreq"
 	"weir/internal/plugins/mocking"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/proxyrewrite"
@@ -54,7 +56,9 @@ func All() []plugin.Spec {
 		iprestriction.Plugin,
 		jwtauth.Plugin,
 		keyauth.Plugin,
+		limitconn.Plugin,
 		limitcount.Plugin,
+		limitreq.Plugin,
 		mocking.Plugin,
 		multiauth.Plugin,
 		proxyrewrite.Plugin,

@@ -58,6 +58,12 @@ func (k *Key) Append(dst []byte, c *plugin.Ctx) []byte {
 	return dst
 }
 
+// Resolve appends the text of a Combination, and says how many of its variables
+// have a value or a default.
+func (k *Key) Resolve(dst []byte, c *plugin.Ctx) (text []byte, resolved int) {
+	return k.text.Resolve(dst, c)
+}
+
 // Prefix begins the counters of one configuration: the object that carries it
 // and a sum of the configuration itself without _meta. So counters stay when
 // anything else changes, and begin anew with another configuration. (The form

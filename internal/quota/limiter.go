@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/limit"
@@ -14,17 +13,14 @@ import (
 
 // A Limiter counts as one configuration says.
 type Limiter struct {
-	name    string
-	env     plugin.Env
-	store   store
-	rules   []rule
-	single  bool // no rules: the one always applies
-	show    bool
-	degrade bool
+	store     store
+	rules     []rule
+	single    bool // no rules: the one always applies
+	show      bool
+	degrade   bool
+	complaint *Complaint
 
 	refused, failed, invalid *plugin.Reply
-
-	lastLog atomic.Int64 // nanoseconds since 1970
 }
 
 // A rule is one limit.
@@ -43,23 +39,19 @@ func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, err
 		return nil, err
 	}
 	l := &Limiter{
-		name: name, env: env, single: c.Rules == nil, show: c.ShowHeader, degrade: c.AllowDegradation,
-		refused: &plugin.Reply{Status: c.RejectedCode},
+		single: c.Rules == nil, show: c.ShowHeader, degrade: c.AllowDegradation,
+		complaint: NewComplaint(env, name), refused: Refusal(c.RejectedCode, c.RejectedMsg),
 		failed:  plugin.JSON(500, map[string]string{"error_msg": "failed to limit count"}),
 		invalid: &plugin.Reply{Status: 500},
 	}
-	if c.RejectedMsg != "" {
-		l.refused = plugin.JSON(c.RejectedCode, map[string]string{"error_msg": c.RejectedMsg})
-	}
-	if err := l.compileRules(c, headers); err != nil {
+	if err := l.compileRules(c, Prefix(env), headers); err != nil {
 		return nil, err
 	}
 	l.store = openStore(env, name, c)
 	return l, nil
 }
 
-func (l *Limiter) compileRules(c *Config, headers Headers) error {
-	prefix := Prefix(l.env)
+func (l *Limiter) compileRules(c *Config, prefix string, headers Headers) error {
 	if c.Group != "" {
 		prefix = c.Group + ":"
 	}
@@ -115,19 +107,19 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 	defer works.Put(w)
 	w.keys, w.due = w.keys[:0], w.due[:0]
 	if err := l.collect(w, c); err != nil {
-		l.complain("failed to get rate limit rules", err)
+		l.complaint.Make("failed to get rate limit rules", err)
 		return l.unless(l.invalid)
 	}
 	if len(w.due) == 0 {
-		l.complain("failed to get rate limit rules", nil)
+		l.complaint.Make("failed to get rate limit rules", nil)
 		return l.unless(l.invalid)
 	}
 	for i := range w.due {
 		d := &w.due[i]
-		key := w.keys[d.from:d.to : d.to+limit.Spare]
+		key := w.keys[d.from : d.to : d.to+limit.Spare]
 		got, err := l.store.take(key, cost, d.limit, d.window)
 		if err != nil {
-			l.complain("failed to limit count", err)
+			l.complaint.Make("failed to limit count", err)
 			if reply := l.unless(l.failed); reply != nil {
 				return reply
 			}
@@ -151,7 +143,7 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 			w.keys = r.key.Append(w.keys, c)
 		} else {
 			var n int
-			if w.keys, n = r.key.text.Resolve(w.keys, c); n == 0 {
+			if w.keys, n = r.key.Resolve(w.keys, c); n == 0 {
 				w.keys = w.keys[:d.from]
 				continue
 			}
@@ -181,15 +173,6 @@ func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
 		return nil
 	}
 	return r
-}
-
-// complain tells the operator, but not for every request.
-func (l *Limiter) complain(what string, err error) {
-	now := l.env.Now().UnixNano()
-	if last := l.lastLog.Load(); now-last < int64(time.Second) || !l.lastLog.CompareAndSwap(last, now) {
-		return
-	}
-	l.env.Log.Error(what, "plugin", l.name, "owner", l.env.Owner, "err", err)
 }
 
 // tell sets the headers and the variable about a limit.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package limitconn
+
+const race = false

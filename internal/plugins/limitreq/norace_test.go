@@ -1,0 +1,5 @@
+//go:build !race
+
+package limitreq
+
+const race = false

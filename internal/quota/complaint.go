@@ -1,0 +1,39 @@
+package quota
+
+import (
+	"sync/atomic"
+	"time"
+
+	"weir/internal/plugin"
+)
+
+// A Complaint tells the operator about requests that cannot be counted, once a
+// second at most.
+type Complaint struct {
+	env    plugin.Env
+	plugin string
+	last   atomic.Int64 // nanoseconds since 1970
+}
+
+// NewComplaint makes the Complaint of one configuration of the named plugin.
+func NewComplaint(env plugin.Env, plugin string) *Complaint {
+	return &Complaint{env: env, plugin: plugin}
+}
+
+// Make logs what happened, unless it did a moment ago.
+func (c *Complaint) Make(what string, err error) {
+	now := c.env.Now().UnixNano()
+	if last := c.last.Load(); now-last < int64(time.Second) || !c.last.CompareAndSwap(last, now) {
+		return
+	}
+	c.env.Log.Error(what, "plugin", c.plugin, "owner", c.env.Owner, "err", err)
+}
+
+// Refusal is the answer to a refused request: rejected_code and, if it is not
+// empty, rejected_msg.
+func Refusal(code int, message string) *plugin.Reply {
+	if message == "" {
+		return &plugin.Reply{Status: code}
+	}
+	return plugin.JSON(code, map[string]string{"error_msg": message})
+}
