@@ -57,24 +57,38 @@ func Parse(name string, doc []byte) *Schema {
 		panic(fmt.Sprintf("schema: %s: %v", name, err))
 	}
 	s := &Schema{doc: compact.Bytes(), root: root, order: order}
-	s.check = sync.OnceValue(func() *checker { return newChecker(name, root) })
+	s.check = sync.OnceValue(func() *checker {
+		c, err := newChecker(withReferences(root))
+		if err != nil {
+			panic(fmt.Sprintf("schema: %s: %v", name, err))
+		}
+		return c
+	})
 	return s
 }
 
-func newChecker(name string, root any) *checker {
-	root = withReferences(root)
+func newChecker(root any) (*checker, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft7)
 	c.UseRegexpEngine(compileRegexp)
+	c.UseLoader(noLoader{})
 	const url = "weir:schema"
 	if err := c.AddResource(url, root); err != nil {
-		panic(fmt.Sprintf("schema: %s: %v", name, err))
+		return nil, err
 	}
 	compiled, err := c.Compile(url)
 	if err != nil {
-		panic(fmt.Sprintf("schema: %s: %v", name, err))
+		return nil, err
 	}
-	return &checker{compiled: compiled, root: root}
+	return &checker{compiled: compiled, root: root}, nil
+}
+
+// noLoader keeps a schema from reading files.
+type noLoader struct{}
+
+// Load implements jsonschema.URLLoader.
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s: a schema cannot refer to another document", url)
 }
 
 // Check reports why doc does not match: a *SyntaxError if it is not JSON,
@@ -114,6 +128,11 @@ func (s *Schema) filled(doc []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.conform(v)
+}
+
+// conform fills v in and checks it.
+func (s *Schema) conform(v any) (any, error) {
 	c := s.check()
 	v = fill(c.compiled, v)
 	if err := c.compiled.Validate(v); err != nil {

@@ -68,6 +68,7 @@ type parser struct {
 	text  []byte
 	pos   int
 	order map[string]int
+	last  bool // the last of properties of the same name counts
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -123,7 +124,7 @@ func (p *parser) object(ptr string, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := obj[name]; twice {
+		if _, twice := obj[name]; twice && !p.last {
 			return nil, p.fail("duplicate property %q", name)
 		}
 		p.space()
