@@ -167,4 +167,5 @@ func or(s, other string) string {
 	return s
 }
 
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+// seconds is n of them; what is longer than any wait is cut to fit.
+func seconds(n float64) time.Duration { return time.Duration(min(n, 1e9) * float64(time.Second)) }
