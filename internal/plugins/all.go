@@ -31,6 +31,7 @@ import (
 	"weir/internal/plugins/redirect"
 	"weir/internal/plugins/refererrestriction"
 	"weir/internal/plugins/requestid"
+	"weir/internal/plugins/requestvalidation"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
 )
@@ -66,6 +67,7 @@ func All() []plugin.Spec {
 		redirect.Plugin,
 		refererrestriction.Plugin,
 		requestid.Plugin,
+		requestvalidation.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
 	}
