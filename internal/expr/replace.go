@@ -22,7 +22,7 @@ func CompileOptions(pattern, options string) (*Pattern, error) {
 			pattern = `\A(?:` + pattern + ")"
 		case 'd', 'D', 'j', 'J', 'o', 'u', 'U':
 		default:
-			return nil, fmt.Errorf("unknown flag %q (flags %q)", o, options)
+			return nil, fmt.Errorf("unknown flag \"%c\" (flags %q)", o, options)
 		}
 	}
 	if inline != "" {
