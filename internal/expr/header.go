@@ -135,6 +135,10 @@ func (s sight) sees(f *wire.Field) bool {
 	return f.Known&wire.Nominated != 0 || name >= wire.KnownConnection && name < wire.KnownXConsumerUsername
 }
 
+// Ended says that a dropped field of a request ends at the gateway: the client
+// did send it, and no plugin took it away.
+func Ended(f *wire.Field) bool { return ended.sees(f) }
+
 // field is the header whose name, in lower case and with "_" for "-", is name.
 // Fields that repeat are joined with ", ", Cookie with "; ", as nginx does.
 func field(name string, of func(*plugin.Ctx) *wire.Header, see sight) Var {

@@ -89,6 +89,9 @@ type Env struct {
 	// Attr is the plugin's entry in plugin_attr of config.yaml; nil: none.
 	Attr json.RawMessage
 
+	// Version is the gateway's.
+	Version string
+
 	// TLSPorts are the ports on which the gateway serves HTTPS.
 	TLSPorts []int
 

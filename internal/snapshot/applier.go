@@ -51,6 +51,8 @@ type Config struct {
 	// with its secrets readable: decrypted, references resolved; nil: as stored.
 	Open func(s plugin.Spec, raw []byte, credential bool) []byte
 
+	Version string // plugin.Env's
+
 	Meter *meter.Registry  // nil: one of its own
 	Now   func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: none

@@ -35,6 +35,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Rand:     rand.Float64,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
+			Version:  x.config.Version,
 			Meter:    x.config.Meter,
 			Files:    new(plugin.Files),
 			TLSPorts: x.config.TLSPorts,
