@@ -32,6 +32,7 @@ import (
 	"weir/internal/plugins/refererrestriction"
 	"weir/internal/plugins/requestid"
 	"weir/internal/plugins/requestvalidation"
+	"weir/internal/plugins/responserewrite"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
 )
@@ -68,6 +69,7 @@ func All() []plugin.Spec {
 		refererrestriction.Plugin,
 		requestid.Plugin,
 		requestvalidation.Plugin,
+		responserewrite.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
 	}
