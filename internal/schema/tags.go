@@ -266,6 +266,7 @@ func (t *tag) fail(format string, args ...any) {
 func (t *tag) parse(text string) {
 	for text != "" {
 		name, _, _ := strings.Cut(text, "=")
+		name, _, _ = strings.Cut(name, ",")
 		rest := strings.HasSuffix(name, "pattern") || name == "description" ||
 			strings.HasPrefix(text, "default=[") || strings.HasPrefix(text, "default={")
 		var opt string

@@ -146,3 +146,15 @@ func TestBadTags(t *testing.T) {
 		}()
 	}
 }
+
+// A pattern may follow an option that has no value.
+func TestPatternAfterRequired(t *testing.T) {
+	type c struct {
+		Host string `json:"host" schema:"required,pattern=^[a-z,]+$"`
+	}
+	doc, err := json.Marshal(Of[c]())
+	want := `{"type":"object","properties":{"host":{"type":"string","pattern":"^[a-z,]+$"}},"required":["host"]}`
+	if string(doc) != want || err != nil {
+		t.Errorf("got %s, %v", doc, err)
+	}
+}
