@@ -2,6 +2,7 @@ package logentry
 
 import (
 	"fmt"
+	"slices"
 
 	"weir/internal/document"
 	"weir/internal/expr"
@@ -110,6 +111,9 @@ func (e *Entry) appendCustom(dst []byte, c *plugin.Ctx, s *seen) []byte {
 		return c.Route != nil && (name == "route_id" || name == "service_id" && c.Route.ServiceID != "")
 	}
 	dst = e.custom.appendMembers(dst, c, s, known)
+	if c.Route == nil && e.NoRoute != "" && !e.custom.has("route_id") {
+		dst = appendText(next(dst), "route_id", e.NoRoute)
+	}
 	if c.Route != nil {
 		dst = appendText(next(dst), "route_id", c.Route.ID)
 		if c.Route.ServiceID != "" {
@@ -117,6 +121,10 @@ func (e *Entry) appendCustom(dst []byte, c *plugin.Ctx, s *seen) []byte {
 		}
 	}
 	return append(dst, '}')
+}
+
+func (o *object) has(name string) bool {
+	return slices.ContainsFunc(o.members, func(m member) bool { return m.name == name })
 }
 
 // appendMembers appends the members that have a value and that skip does not

@@ -41,6 +41,8 @@ func (e *Entry) appendFull(dst []byte, c *plugin.Ctx, s *seen) []byte {
 	if c.Route != nil {
 		dst = appendText(append(dst, ','), "route_id", c.Route.ID)
 		serviceID = c.Route.ServiceID
+	} else if e.NoRoute != "" {
+		dst = appendText(append(dst, ','), "route_id", e.NoRoute)
 	}
 	dst = append(appendName(append(dst, ','), "server"), e.server...)
 	dst = appendText(append(dst, ','), "service_id", serviceID)
@@ -50,20 +52,20 @@ func (e *Entry) appendFull(dst []byte, c *plugin.Ctx, s *seen) []byte {
 		dst = appendMillis(appendName(append(dst, `",`...), "upstream_latency"), upstream)
 	}
 	if e.extra != nil {
-		dst = e.extra.appendMembers(dst, c, s, func(name string) bool { return inFull(name, c, proxied) })
+		dst = e.extra.appendMembers(dst, c, s, func(name string) bool { return e.inFull(name, c, proxied) })
 	}
 	return append(dst, '}')
 }
 
 // inFull says that the full entry has a member of that name.
-func inFull(name string, c *plugin.Ctx, proxied bool) bool {
+func (e *Entry) inFull(name string, c *plugin.Ctx, proxied bool) bool {
 	switch name {
 	case "apisix_latency", "client_ip", "latency", "request", "response", "server", "service_id", "start_time":
 		return true
 	case "consumer":
 		return c.Consumer != nil
 	case "route_id":
-		return c.Route != nil
+		return c.Route != nil || e.NoRoute != ""
 	case "upstream", "upstream_latency":
 		return proxied
 	}

@@ -70,8 +70,12 @@ type Bodies struct {
 	MaxRespBodyBytes    int       `json:"max_resp_body_bytes"    schema:"default=524288,min=1" doc:"Log at most so many bytes of the response's body."`
 }
 
-// An Entry makes the log entries of one configuration. It is immutable.
+// An Entry makes the log entries of one configuration. It is immutable once it is
+// used.
 type Entry struct {
+	// NoRoute is the route_id of requests that no route matched; empty: none.
+	NoRoute string
+
 	custom *object // instead of the full entry; nil: the full one
 	extra  *object // added to the full entry; nil: nothing
 	server []byte  // the full entry's server, as JSON

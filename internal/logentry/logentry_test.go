@@ -160,6 +160,17 @@ func TestFormat(t *testing.T) {
 	if got := log(compiled(t, `{"log_format":{}}`, `{}`), unmatched, "", ""); got != `{}` {
 		t.Error(got)
 	}
+	for conf, want := range map[string]string{
+		`{"log_format":{}}`:               `{"route_id":"no-matched"}`,
+		`{"log_format":{"route_id":"x"}}`: `{"route_id":"x"}`,
+		`{}`:                              `"route_id":"no-matched"`,
+	} {
+		e := compiled(t, conf, `{}`)
+		e.NoRoute = "no-matched"
+		if got := log(e, unmatched, "", ""); !strings.Contains(got, want) || !json.Valid([]byte(got)) {
+			t.Errorf("%s: got %s, want %s", conf, got, want)
+		}
+	}
 }
 
 func TestExtra(t *testing.T) {
