@@ -26,7 +26,7 @@ type Service interface {
 	// until they change; nil: they are not known.
 	Known(now time.Time) *NodeList
 	// Nodes is Known that waits, at most until ctx ends.
-	Nodes(ctx context.Context) (*NodeList, error)
+	Nodes(ctx context.Context, now time.Time) (*NodeList, error)
 	Close()
 }
 
@@ -49,7 +49,7 @@ type absent struct{}
 
 func (absent) Known(time.Time) *NodeList { return nil }
 
-func (absent) Nodes(context.Context) (*NodeList, error) {
+func (absent) Nodes(context.Context, time.Time) (*NodeList, error) {
 	return nil, errors.New("discovery dns is uninitialized")
 }
 
@@ -74,8 +74,8 @@ type dnsService struct {
 
 func (s *dnsService) Known(now time.Time) *NodeList { return s.last.of(s.name.Known(now), s.port) }
 
-func (s *dnsService) Nodes(ctx context.Context) (*NodeList, error) {
-	a, err := s.name.Get(ctx, time.Now())
+func (s *dnsService) Nodes(ctx context.Context, now time.Time) (*NodeList, error) {
+	a, err := s.name.Get(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (c *Call) awaitNodes() (*NodeList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout.Connect)
 	defer cancel()
 	c.connecting(cancel)
-	list, err := c.up.service.Nodes(ctx)
+	list, err := c.up.service.Nodes(ctx, c.started)
 	c.connecting(nil)
 	switch {
 	case err == nil:
@@ -189,7 +189,7 @@ func (u *Upstream) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	if u.service != nil {
-		if list, err := u.service.Nodes(ctx); err == nil {
+		if list, err := u.service.Nodes(ctx, u.env.Now()); err == nil {
 			u.replace(list)
 		}
 	}

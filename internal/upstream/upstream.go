@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,7 @@ type Upstream struct {
 	retries      int // −1: one try per node
 	retryTimeout time.Duration
 	timeout      model.Timeout
+	idle         time.Duration // of streams
 	keepalive    model.Keepalive
 	tls          tlsSettings
 	family       *family
@@ -107,6 +109,7 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 		retries:      -1,
 		retryTimeout: m.RetryTimeout,
 		timeout:      override(m.Timeout, override(env.Defaults.Timeout, defaultTimeout)),
+		idle:         idle(m.Timeout),
 		keepalive:    env.Defaults.Keepalive,
 	}
 	if m.Retries != nil {
@@ -150,7 +153,7 @@ func (e *Env) fill() {
 
 // prepare does what may fail.
 func (u *Upstream) prepare(m *model.Upstream) (err error) {
-	if u.scheme != "http" && u.scheme != "https" {
+	if !slices.Contains([]string{"http", "https", "tcp", "tls", "udp"}, u.scheme) {
 		return fmt.Errorf("scheme %q: %w", m.Scheme, ErrUnsupported)
 	}
 	if u.tls, err = parseTLS(m.TLS, &u.env); err != nil {

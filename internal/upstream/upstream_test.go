@@ -135,7 +135,12 @@ func (p *peer) gone() { _, _ = io.Copy(io.Discard, p.r) }
 // connection at its end.
 func serve(t testing.TB, script func(*peer)) model.Node {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	return serveAt(t, "127.0.0.1:0", script)
+}
+
+func serveAt(t testing.TB, addr string, script func(*peer)) model.Node {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +176,8 @@ func serve(t testing.TB, script func(*peer)) model.Node {
 		mu.Unlock()
 		wg.Wait()
 	})
-	return model.Node{Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Weight: 1}
+	at := ln.Addr().(*net.TCPAddr)
+	return model.Node{Host: at.IP.String(), Port: at.Port, Weight: 1}
 }
 
 // refusing is a node that refuses connections.
