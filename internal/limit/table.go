@@ -42,6 +42,7 @@ type shard[V any] struct {
 	index   map[string]int
 	entries []entry[V]
 	hand    int      // where the next entry to forget is looked for
+	fresh   V        // being made, so that it need not be allocated
 	_       [24]byte // shards are written by different cores
 }
 
@@ -73,16 +74,17 @@ func (t *Table[V]) Do(key []byte, f func(v *V, now time.Duration) (keep time.Dur
 		}
 		return
 	}
-	var v V
-	end := endOf(now, f(&v, time.Duration(now)))
+	var none V
+	s.fresh = none
+	end := endOf(now, f(&s.fresh, time.Duration(now)))
 	switch {
 	case end <= now && there:
 		s.remove(i)
 	case end <= now:
 	case there:
-		s.entries[i].value, s.entries[i].end = v, end
+		s.entries[i].value, s.entries[i].end = s.fresh, end
 	default:
-		s.add(entry[V]{string(key), end, v}, now, t.most)
+		s.add(entry[V]{string(key), end, s.fresh}, now, t.most)
 		t.arm()
 	}
 }

@@ -156,6 +156,9 @@ func encodeOf(p *Plan) []BodyStep     { return p.Encode }
 
 func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	for i := range steps {
+		if c.Skips(steps[i].Plugin) {
+			continue
+		}
 		if r := steps[i].Run(c); r != nil {
 			return r
 		}
@@ -178,7 +181,7 @@ func (r *Run) global(phase func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Rep
 	}
 	steps := phase(r.Global)
 	for i := range steps {
-		if r.skipGlobal(steps[i].Step) {
+		if r.skipGlobal(steps[i].Step) || c.Skips(steps[i].Plugin) {
 			continue
 		}
 		if reply := steps[i].Run(c); reply != nil {
@@ -223,7 +226,11 @@ func (r *Run) merge(phase func(*Plan) []RequestStep, route *Plan, c *plugin.Ctx)
 		if i < 0 {
 			return nil
 		}
-		if reply := phase(m.plans[i])[m.at[i]-1].Run(c); reply != nil {
+		s := &phase(m.plans[i])[m.at[i]-1]
+		if c.Skips(s.Plugin) {
+			continue
+		}
+		if reply := s.Run(c); reply != nil {
 			return reply
 		}
 	}

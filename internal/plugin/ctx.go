@@ -85,6 +85,7 @@ type Ctx struct {
 	replyHeader [][2]string
 	vars        [][2]string
 	states      []state
+	skipped     []string // names of plugins
 	taps        []BodyTap
 	scratch     []byte
 	id          [32]byte // hexadecimal; zero until asked for
@@ -371,6 +372,21 @@ func (c *Ctx) TapBody(t BodyTap) { c.taps = append(c.taps, t) }
 // Taps returns what TapBody was called with.
 func (c *Ctx) Taps() []BodyTap { return c.taps }
 
+// Skip leaves out the named plugin's request phases from here on, wherever it is
+// configured: it has run already, as a part of another. The name lives as long
+// as the request.
+func (c *Ctx) Skip(plugin string) { c.skipped = append(c.skipped, plugin) }
+
+// Skips says whether Skip was asked to leave out the plugin.
+func (c *Ctx) Skips(plugin string) bool {
+	for _, s := range c.skipped {
+		if s == plugin {
+			return true
+		}
+	}
+	return false
+}
+
 // RawQuery is the target's query without the question mark.
 func (c *Ctx) RawQuery() string {
 	_, q, _ := strings.Cut(c.target(), "?")
@@ -403,6 +419,7 @@ func (c *Ctx) Reset() {
 		Sent:        Outcome{Tries: c.Sent.Tries[:0]},
 		replyHeader: c.replyHeader[:0],
 		states:      c.states[:0],
+		skipped:     c.skipped[:0],
 		taps:        c.taps[:0],
 		scratch:     c.scratch[:0],
 	}

@@ -6,6 +6,7 @@ package plugins
 import (
 	"weir/internal/plugin"
 	"weir/internal/plugins/acl"
+	"weir/internal/plugins/apibreaker"
 	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/brotli"
@@ -33,6 +34,7 @@ import (
 	"weir/internal/plugins/requestid"
 	"weir/internal/plugins/requestvalidation"
 	"weir/internal/plugins/responserewrite"
+	"weir/internal/plugins/trafficsplit"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
 )
@@ -43,6 +45,7 @@ import (
 func All() []plugin.Spec {
 	return []plugin.Spec{
 		acl.Plugin,
+		apibreaker.Plugin,
 		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
 		brotli.Plugin,
@@ -70,6 +73,7 @@ func All() []plugin.Spec {
 		requestid.Plugin,
 		requestvalidation.Plugin,
 		responserewrite.Plugin,
+		trafficsplit.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
 	}

@@ -328,10 +328,18 @@ func Env(now func() time.Time) plugin.Env {
 		Now:     now,
 		Rand:    rand.Float64,
 		Log:     slog.New(slog.DiscardHandler),
+
+		Upstream: func(json.RawMessage) (plugin.Upstream, error) { return upstream{}, nil },
+		Endpoint: func(string, string) func(*plugin.Ctx) *plugin.Reply { return nil },
 	}
 	contain(&env, nil)
 	return env
 }
+
+// upstream leads nowhere.
+type upstream struct{}
+
+func (upstream) Close() {}
 
 // contain makes plugins known to env.
 func contain(env *plugin.Env, plugins []plugin.Spec) {

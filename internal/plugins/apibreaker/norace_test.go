@@ -1,0 +1,5 @@
+//go:build !race
+
+package apibreaker
+
+const race = false
