@@ -46,7 +46,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 
 // pluginUpstream compiles an upstream that stands in a plugin's configuration.
 func (x *compiler) pluginUpstream(raw json.RawMessage) (plugin.Upstream, error) {
-	m, err := apisix.Upstream("", raw)
+	m, err := apisix.InlineUpstream(raw)
 	if err != nil {
 		return nil, err
 	}
