@@ -16,9 +16,11 @@ import (
 	"weir/internal/plugins/csrf"
 	"weir/internal/plugins/echo"
 	"weir/internal/plugins/faultinjection"
+	"weir/internal/plugins/filelogger"
 	"weir/internal/plugins/forwardauth"
 	"weir/internal/plugins/gzip"
 	"weir/internal/plugins/hmacauth"
+	"weir/internal/plugins/httplogger"
 	"weir/internal/plugins/iprestriction"
 	"weir/internal/plugins/jwtauth"
 	"weir/internal/plugins/keyauth"
@@ -55,9 +57,11 @@ func All() []plugin.Spec {
 		csrf.Plugin,
 		echo.Plugin,
 		faultinjection.Plugin,
+		filelogger.Plugin,
 		forwardauth.Plugin,
 		gzip.Plugin,
 		hmacauth.Plugin,
+		httplogger.Plugin,
 		iprestriction.Plugin,
 		jwtauth.Plugin,
 		keyauth.Plugin,
