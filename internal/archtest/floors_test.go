@@ -17,16 +17,17 @@ const module = "weir/"
 // placing it is a decision, made in review. Packages not yet written may be here.
 var floors = map[string][]string{
 	// 0: knows nothing of gateways
-	"internal/wire":     {},
-	"internal/schema":   {},
-	"internal/cow":      {},
-	"internal/meter":    {},
-	"internal/batch":    {},
-	"internal/limit":    {},
-	"internal/document": {},
-	"internal/keyring":  {"internal/document"},
-	"internal/resolve":  {},
-	"internal/secret":   {"internal/document"},
+	"internal/wire":       {},
+	"internal/schema":     {},
+	"internal/cow":        {},
+	"internal/meter":      {},
+	"internal/batch":      {},
+	"internal/limit":      {},
+	"internal/document":   {},
+	"internal/keyring":    {"internal/document"},
+	"internal/resolve":    {},
+	"internal/proxyproto": {},
+	"internal/secret":     {"internal/document"},
 
 	// 1: the vocabulary, the contract
 	"internal/model":  {"internal/schema"},
@@ -35,7 +36,8 @@ var floors = map[string][]string{
 	// 2: parts
 	"internal/expr":              {"internal/plugin", "internal/wire", "internal/document"},
 	"internal/health":            {"internal/wire"},
-	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve"},
+	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve", "internal/upstream/..."},
+	"internal/upstream/...":      {"internal/wire"},
 	"internal/cert":              {"internal/model", "internal/cow", "internal/expr"},
 	"internal/redisclient":       {"internal/plugin", "internal/schema"},
 	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
@@ -76,7 +78,11 @@ var floors = map[string][]string{
 		"internal/wire", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot",
 		"internal/meter", "internal/accesslog", "internal/expr", "internal/router",
 	},
-	"internal/engine/...": {"internal/engine", "internal/wire", "internal/plugin"},
+	"internal/engine/l4": {
+		"internal/cert", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot", "internal/wire",
+		"internal/proxyproto",
+	},
+	"internal/engine/...": {"internal/engine", "internal/engine/...", "internal/wire", "internal/plugin"},
 	"internal/admin": {
 		"internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/source/...",
 		"internal/snapshot", "internal/keyring", "internal/document",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"weir/internal/expr"
 	"weir/internal/model"
@@ -23,8 +24,9 @@ type Certificate struct {
 	// ClientCAs, if not nil, have to vouch for every client.
 	ClientCAs *x509.CertPool
 
-	depth int
-	skip  []*expr.Pattern
+	depth  int
+	skip   []*expr.Pattern
+	stream func() *tls.Config
 }
 
 // Errors of checking a client.
@@ -52,7 +54,22 @@ func Compile(m *model.SSL, base *tls.Config, open func(string) (string, bool)) (
 	if err := c.versions(m.Protocols); err != nil {
 		return nil, err
 	}
+	c.stream = sync.OnceValue(c.forStreams)
 	return c, c.clients(m)
+}
+
+// Stream is what a handshake for a stream uses: any protocol may follow, and there
+// are no URIs that could be exempt from showing a certificate.
+func (c *Certificate) Stream() *tls.Config { return c.stream() }
+
+func (c *Certificate) forStreams() *tls.Config {
+	t := c.Config.Clone()
+	t.NextProtos = nil
+	if c.ClientCAs != nil {
+		t.ClientAuth = tls.RequireAnyClientCert
+		t.VerifyConnection = func(s tls.ConnectionState) error { return c.Client(s) }
+	}
+	return t
 }
 
 // versions restricts the protocol versions. TLS knows ranges only, as clients do.

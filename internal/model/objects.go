@@ -43,6 +43,22 @@ type Service struct {
 	Websocket  *bool
 }
 
+// A StreamRoute says which TCP connections or UDP clients go where.
+type StreamRoute struct {
+	ID, Name   string
+	Labels     map[string]string
+	RemoteAddr netip.Prefix // invalid: any
+	ServerAddr netip.Prefix // invalid: any
+	ServerPort int          // 0: any
+	SNI        string       // "*.x" covers every name below x; empty: any, and no TLS
+	Plugins    Plugins
+	ServiceID  string
+	UpstreamID string
+	Upstream   *Upstream
+	Protocol   string // xRPC protocol; empty: none
+	SuperiorID string // of the stream route whose sessions it serves a part of
+}
+
 // Timeout bounds the steps towards an upstream; zero means the default, 60 s.
 type Timeout struct{ Connect, Send, Read time.Duration }
 

@@ -21,7 +21,11 @@ import (
 // Config is what an Applier needs.
 type Config struct {
 	Plugins []plugin.Spec // of this build
-	Router  router.Kind
+
+	// StreamPlugins are those of stream routes.
+	StreamPlugins []plugin.StreamSpec
+
+	Router router.Kind
 
 	// Enabled is config.yaml's choice of plugins. A list in the store (KindPlugins)
 	// takes the place of its names.
@@ -116,6 +120,7 @@ func New(cfg Config) *Applier {
 	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)
 	a.all = a.specs
+	a.allStreams = newStreamSpecs(cfg.StreamPlugins)
 	a.choose(cfg.Enabled, &a.compiler)
 	with := a.compiler
 	a.waiting.list = map[*waiter]struct{}{}
@@ -152,6 +157,9 @@ func (a *Applier) wipe() model.Delta {
 	}
 	for id := range s.upstreams.All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindUpstream, ID: id})
+	}
+	for id := range s.streams.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindStreamRoute, ID: id})
 	}
 	for id := range s.records[model.KindConsumer].All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})
@@ -192,6 +200,7 @@ func (a *Applier) Apply(d model.Delta) {
 	}
 	n.compileGlobal()
 	n.compileRoutes()
+	n.compileStreams()
 	next := n.end(d.Revision)
 	a.publish(prev, next, n.retired)
 	a.deltas.Add(1)

@@ -61,6 +61,8 @@ func (x *compiler) check(o model.Object) error {
 		return x.checkParts(o.Key.String(), doc.Plugins, nil)
 	case model.KindConsumer, model.KindCredential:
 		return x.checkConsumer(o)
+	case model.KindStreamRoute:
+		return x.checkStreamObject(o)
 	case model.KindSSL:
 		// APISIX does not verify that certificate and key belong together; the
 		// object is stored and its fault is visible.

@@ -23,6 +23,8 @@ type compiler struct {
 	all       plan.Specs // of this build; specs are those that are enabled
 	enabled   Selection
 	endpoints map[string][]plugin.Endpoint // of the enabled ones
+
+	allStreams, streamSpecs plan.StreamSpecs // as all and specs, of stream routes
 }
 
 // newEnv is what plugins are compiled with.

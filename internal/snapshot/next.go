@@ -30,6 +30,10 @@ type next struct {
 	certs     *cert.Edit
 	faults    *cow.Edit[error]
 
+	streams        *cow.Edit[*streamEntry]
+	streamTable    streamTableEdit
+	touchedStreams map[string]struct{} // stream routes to be compiled
+
 	touched map[string]struct{} // routes to be compiled
 	rules   bool                // global rules have changed
 	chosen  bool                // other plugins are enabled than before
@@ -51,6 +55,10 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		faults:    prev.faults.Edit(),
 		index:     map[string]*cow.Edit[*record]{},
 		touched:   map[string]struct{}{},
+
+		streams:        prev.streams.Edit(),
+		streamTable:    streamTableEdit{prev.streamTable.Edit()},
+		touchedStreams: map[string]struct{}{},
 	}
 	n.compiler.env.Metadata = n.metadataOf
 	for k := range model.KindCount {
@@ -71,6 +79,8 @@ func (n *next) end(revision int64) *Snapshot {
 	s.disputed = n.disputed.Map()
 	s.ssls = n.ssls.Map()
 	s.certs = n.certs.Set()
+	s.streams = n.streams.Map()
+	s.streamTable = n.streamTable.Map()
 	s.faults = n.faults.Map()
 	for k := range model.KindCount {
 		s.sets[k] = n.sets[k].Map()
@@ -103,6 +113,8 @@ func (n *next) put(o model.Object) {
 		n.putSet(o)
 	case model.KindSSL:
 		n.putSSL(o)
+	case model.KindStreamRoute:
+		n.putStream(o)
 	case model.KindPluginMetadata:
 		n.putMetadata(o)
 	case model.KindConsumer, model.KindCredential:
@@ -132,6 +144,9 @@ func (n *next) putDocument(o model.Object) bool {
 // compiles with the metadata before keeps that.
 func (n *next) putMetadata(o model.Object) {
 	if spec, known := n.all[o.ID]; known && o.Fault == nil && spec.MetadataSchema() != nil {
+		o.Fault = spec.MetadataSchema().Check(o.Raw)
+	}
+	if spec, known := n.allStreams[o.ID]; known && o.Fault == nil && spec.MetadataSchema() != nil {
 		o.Fault = spec.MetadataSchema().Check(o.Raw)
 	}
 	if n.putDocument(o) {
@@ -173,6 +188,10 @@ func (n *next) createdAt(k model.Key) (created int64, had bool) {
 		if e, ok := n.ssls.Get(k.ID); ok {
 			return e.created, true
 		}
+	case model.KindStreamRoute:
+		if e, ok := n.streams.Get(k.ID); ok {
+			return e.Created, true
+		}
 	}
 	return 0, false
 }
@@ -190,6 +209,8 @@ func (n *next) remove(k model.Key) {
 		n.removeSet(k)
 	case model.KindSSL:
 		n.removeSSL(k.ID)
+	case model.KindStreamRoute:
+		n.removeStream(k.ID)
 	case model.KindPluginMetadata:
 		n.documents[k.Kind].Del(k.ID)
 		n.touch(k)

@@ -53,6 +53,7 @@ func (a *Applier) Enable(s Selection) {
 	n.choosePlugins()
 	n.compileGlobal()
 	n.compileRoutes()
+	n.compileStreams()
 	a.publish(prev, n.end(prev.Revision), n.retired)
 }
 
@@ -60,6 +61,7 @@ func (a *Applier) Enable(s Selection) {
 // their public APIs stays, unless they are set up anew.
 func (x *compiler) choose(s Selection, before *compiler) {
 	x.enabled, x.specs = s, x.all
+	x.chooseStreams(s)
 	if s.Names != nil {
 		x.specs = plan.Specs{}
 		for _, name := range s.Names {
@@ -169,6 +171,10 @@ func (n *next) choosePlugins() {
 	if changed := with.differs(before); len(changed) > 0 {
 		n.chosen = true
 		n.compileNaming(changed)
+	}
+	if changed := with.streamsDiffer(before); len(changed) > 0 {
+		n.chosen = true
+		n.touchStreams(changed)
 	}
 }
 

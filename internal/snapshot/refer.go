@@ -51,6 +51,8 @@ func (n *next) again(k model.Key) {
 	switch k.Kind {
 	case model.KindRoute:
 		n.touched[k.ID] = struct{}{}
+	case model.KindStreamRoute:
+		n.touchedStreams[k.ID] = struct{}{}
 	case model.KindService:
 		if e, ok := n.services.Get(k.ID); ok && e.service != nil {
 			err = n.serviceAgain(e)

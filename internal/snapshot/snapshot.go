@@ -31,6 +31,9 @@ type Snapshot struct {
 	ssls  cow.Map[*sslEntry]
 	certs cert.Set // of the ssl objects for servers
 
+	streams     cow.Map[*streamEntry]
+	streamTable streamTable
+
 	index    map[string]*cow.Map[*record] // by plugin, then key
 	disputed cow.Map[[]*record]           // plugin NUL key: every claim of a key with several
 	with     *compiler                    // of the plugins that are enabled

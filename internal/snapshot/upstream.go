@@ -112,6 +112,11 @@ func (s *Snapshot) Health(yield func(Checked) bool) {
 			return
 		}
 	}
+	for id, e := range s.streams.All() {
+		if !report(model.Key{Kind: model.KindStreamRoute, ID: id}, e.own(), yield) {
+			return
+		}
+	}
 	for id, e := range s.upstreams.All() {
 		if !report(model.Key{Kind: model.KindUpstream, ID: id}, e.running, yield) {
 			return
@@ -125,6 +130,10 @@ func (s *Snapshot) HealthOf(k model.Key) (c Checked, checked bool) {
 	switch k.Kind {
 	case model.KindRoute:
 		if e, ok := s.routes.Get(k.ID); ok {
+			u = e.own()
+		}
+	case model.KindStreamRoute:
+		if e, ok := s.streams.Get(k.ID); ok {
 			u = e.own()
 		}
 	case model.KindService:

@@ -1,0 +1,195 @@
+// Package l4 proxies TCP connections and UDP datagrams by stream routes. A
+// session holds its route's plan and its upstream, nothing else of the
+// configuration, so that it outlives any change.
+package l4
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/plugin"
+	"weir/internal/snapshot"
+	"weir/internal/wire"
+)
+
+// Config is how sessions are treated.
+type Config struct {
+	State *snapshot.Applier
+	Log   *slog.Logger
+
+	// AccessLog is called after every session; nil: no access log.
+	AccessLog func(*plugin.StreamCtx)
+
+	// FallbackSNI is the name of TLS clients that give none; empty: they are
+	// refused.
+	FallbackSNI string
+
+	// Trusted says whose PROXY header tells who the client is; nil: everybody's
+	// word is taken on the ports that ask for the header.
+	Trusted func(netip.Addr) bool
+
+	// HandshakeTimeout bounds the PROXY header and the TLS handshake,
+	// PrereadTimeout what plugins wait for; 0: 60 s and 30 s.
+	HandshakeTimeout, PrereadTimeout time.Duration
+
+	MaxUDP int // sessions of one UDP port; 0: 10,000
+}
+
+// A Port says what connections to one port begin with and are told of.
+type Port struct {
+	TLS   bool // a TLS handshake, after the PROXY header if there is one
+	Proxy bool // a PROXY header
+
+	// ProxyToUpstream sends upstreams a PROXY header, version 1.
+	ProxyToUpstream bool
+}
+
+// An Engine serves ports. Make it with New.
+type Engine struct {
+	Config
+	empty wire.Request // stands for the request that streams have not
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	draining atomic.Bool
+	context  context.Context // ends when sessions are cut
+	cut      context.CancelFunc
+	wg       sync.WaitGroup // sessions and acceptors
+	stop     chan struct{}
+	stopOnce sync.Once
+	sweeper  sync.WaitGroup
+}
+
+// New makes an engine; Shutdown ends it.
+func New(cfg Config) *Engine {
+	if cfg.HandshakeTimeout <= 0 {
+		cfg.HandshakeTimeout = time.Minute
+	}
+	if cfg.PrereadTimeout <= 0 {
+		cfg.PrereadTimeout = 30 * time.Second
+	}
+	if cfg.MaxUDP <= 0 {
+		cfg.MaxUDP = 10_000
+	}
+	e := &Engine{Config: cfg, sessions: map[*session]struct{}{}, stop: make(chan struct{})}
+	e.context, e.cut = context.WithCancel(context.Background())
+	e.sweeper.Go(e.sweep)
+	return e
+}
+
+// Serve accepts connections until the listener is closed or fails for good.
+func (e *Engine) Serve(l net.Listener, p Port) error {
+	e.wg.Add(1)
+	defer e.wg.Done()
+	const shortest = 5 * time.Millisecond
+	for pause := shortest; ; {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = shortest
+			e.wg.Go(func() { e.serveTCP(nc, p) })
+			continue
+		}
+		if e.draining.Load() || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		var temporary interface{ Temporary() bool }
+		if !errors.As(err, &temporary) || !temporary.Temporary() {
+			return err
+		}
+		// Out of descriptors or memory: sessions that end make room.
+		e.Log.Warn("cannot accept connections for the moment", "listener", l.Addr(), "err", err)
+		time.Sleep(pause)
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// Shutdown stops accepting and returns when all sessions are over or, after
+// cutting the rest, when ctx ends. It closes what it is given; sessions of UDP
+// end once they are quiet.
+func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
+	e.draining.Store(true)
+	for _, l := range listeners {
+		l.Close()
+	}
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		e.cut()
+		e.each((*session).end)
+		<-done
+	}
+	e.cut()
+	e.stopOnce.Do(func() { close(e.stop) })
+	e.sweeper.Wait()
+	return err
+}
+
+// sweepEvery is how exactly idle time-outs are kept.
+const sweepEvery = 250 * time.Millisecond
+
+// sweep ends sessions that are silent for too long.
+func (e *Engine) sweep() {
+	t := time.NewTicker(sweepEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case now := <-t.C:
+			e.each(func(s *session) {
+				if s.expired(now) {
+					s.end()
+				}
+			})
+		}
+	}
+}
+
+func (e *Engine) each(f func(*session)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.sessions {
+		f(s)
+	}
+}
+
+// Sessions is the number of sessions.
+func (e *Engine) Sessions() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.sessions)
+}
+
+func (e *Engine) add(s *session) {
+	e.mu.Lock()
+	e.sessions[s] = struct{}{}
+	e.mu.Unlock()
+}
+
+func (e *Engine) remove(s *session) {
+	e.mu.Lock()
+	delete(e.sessions, s)
+	e.mu.Unlock()
+}
+
+// addrPort is the address of a TCP or UDP connection's end.
+func addrPort(a net.Addr) netip.AddrPort {
+	var p netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		p = a.AddrPort()
+	case *net.UDPAddr:
+		p = a.AddrPort()
+	}
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
