@@ -141,6 +141,10 @@ func TestAddressesChange(t *testing.T) {
 	}
 	z.set("svc", answer("127.0.0.1"))
 	clock.pass(10 * time.Second)
+	eventually(t, "the address is gone", func() bool {
+		mustDo(t, u, call(t, "GET"))
+		return len(u.set.Load().nodes[0].ends.Load().list) == 1
+	})
 	for range 4 {
 		c := call(t, "GET")
 		mustDo(t, u, c)
@@ -233,11 +237,12 @@ func TestDiscoverDNS(t *testing.T) {
 	}
 	z.set("svc", records(at(b.Port, 1, -10), at(a.Port, 1, -5)))
 	clock.pass(10 * time.Second)
+	eventually(t, "the nodes change", func() bool {
+		mustDo(t, u, call(t, "GET"))
+		return strings.Join(u.Nodes(), " ") == fmt.Sprintf("127.0.0.1:%d 127.0.0.1:%d", b.Port, a.Port)
+	})
 	if got := count(4); got != "4 0" {
 		t.Fatal("priorities:", got)
-	}
-	if strings.Join(u.Nodes(), " ") != fmt.Sprintf("127.0.0.1:%d 127.0.0.1:%d", b.Port, a.Port) {
-		t.Fatal(u.Nodes())
 	}
 	// The port that the service names wins.
 	m.ServiceName = "svc:" + strconv.Itoa(a.Port)
