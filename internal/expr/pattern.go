@@ -20,6 +20,7 @@ import (
 // each, which no letter's case and no class but a negated one has.
 type Pattern struct {
 	linear    *regexp.Regexp
+	strict    *regexp.Regexp // linear with "$" as the very end alone; nil: no "$"
 	backtrack *regexp2.Regexp
 }
 
@@ -31,8 +32,8 @@ const patternTime = 100 * time.Millisecond
 // Go's linear engine runs it where that knows the syntax and means the same, a
 // backtracking one otherwise. Recursion, callouts and control verbs are errors.
 func CompilePattern(pattern string, fold bool) (*Pattern, error) {
-	if re := compileLinear(pattern, fold); re != nil {
-		return &Pattern{linear: re}, nil
+	if linear, strict := compileLinear(pattern, fold); linear != nil {
+		return &Pattern{linear: linear, strict: strict}, nil
 	}
 	options := regexp2.RegexOptions(regexp2.RE2)
 	if fold {
@@ -66,11 +67,11 @@ func patternError(pattern string, err error) error {
 
 // compileLinear returns nil if Go's engine does not know the pattern, or would
 // understand something else.
-func compileLinear(pattern string, fold bool) *regexp.Regexp {
+func compileLinear(pattern string, fold bool) (linear, strict *regexp.Regexp) {
 	t := translator{in: pattern}
 	translated := t.translate()
 	if t.beyond {
-		return nil
+		return nil, nil
 	}
 	if fold {
 		translated = "(?i)" + translated
@@ -78,15 +79,18 @@ func compileLinear(pattern string, fold bool) *regexp.Regexp {
 	if t.dollar {
 		tree, err := syntax.Parse(translated, syntax.Perl)
 		if err != nil || !endsLines(tree, true) {
-			return nil
+			return nil, nil
+		}
+		if strict, err = regexp.Compile(translated); err != nil {
+			return nil, nil
 		}
 		translated = tree.String()
 	}
-	re, err := regexp.Compile(translated)
+	linear, err := regexp.Compile(translated)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return re
+	return linear, strict
 }
 
 // endsLines gives every "$" its meaning in PCRE, the end or a line feed before

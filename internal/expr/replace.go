@@ -48,7 +48,9 @@ func (m Match) Group(s string, n int) string {
 // took too long.
 func (p *Pattern) Find(s string) (Match, error) {
 	if p.linear != nil && isASCII(s) {
-		return p.linear.FindStringSubmatchIndex(s), nil
+		m := p.linear.FindStringSubmatchIndex(s)
+		p.settleEnd(m, s)
+		return m, nil
 	}
 	found, err := p.find(s, 1)
 	if len(found) == 0 {
@@ -68,10 +70,27 @@ func (p *Pattern) find(s string, n int) ([]Match, error) {
 	}
 	var all []Match
 	for _, m := range p.linear.FindAllStringSubmatchIndex(subject, n) {
+		p.settleEnd(m, subject)
 		all = append(all, m)
 	}
 	decodeAll(all, s, subject)
 	return all, nil
+}
+
+// settleEnd takes a line feed at the end of s out of a match that has it only
+// because that is how linear understands "$".
+func (p *Pattern) settleEnd(m Match, s string) {
+	if p.strict == nil || m == nil || m[1] < len(s) || !strings.HasSuffix(s, "\n") {
+		return
+	}
+	if own := p.strict.FindStringIndex(s[m[0]:]); own != nil && own[0] == 0 {
+		return
+	}
+	for i := range m {
+		if m[i] == len(s) {
+			m[i]--
+		}
+	}
 }
 
 // walk finds with the backtracking engine, which counts in characters: they are

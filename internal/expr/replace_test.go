@@ -28,6 +28,11 @@ func TestReplace(t *testing.T) {
 		{`(?=(b))b`, "", "[$1]", "éb", "é[b]", "é[b]"},
 		{`\xff`, "", "X", "a\xffb\xff", "aXb\xff", "aXbX"},
 		{``, "", "-", "ab", "-ab", "-a-b-"},
+		{`\w\S+$`, "", "*", "hello world\n", "hello *\n", "hello *\n"},
+		{`(o|d$)`, "", "<$1>", "world\n", "w<o>rld\n", "w<o>rl<d>\n"},
+		{`[\s\S]*$`, "", "*", "ab\n", "*", "*"},
+		{`b\n$`, "", "*", "ab\n", "a*", "a*"},
+		{`é$`, "", "*", "aé\n", "a*\n", "a*\n"},
 	} {
 		p, err := CompileOptions(c.pattern, c.options)
 		if err != nil {

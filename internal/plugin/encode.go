@@ -101,7 +101,7 @@ func (c *Ctx) Encoded(coding string) {
 	tag, ok := h.Get("ETag")
 	switch {
 	case !ok, strings.HasPrefix(tag, `W/"`):
-	case len(tag) > 1 && tag[0] == '"' && tag[len(tag)-1] == '"':
+	case len(tag) > 1 && tag[0] == '"' && strings.IndexByte(tag[1:], '"') == len(tag)-2:
 		from := len(c.scratch)
 		c.scratch = append(append(c.scratch, "W/"...), tag...)
 		h.Set("ETag", view(c.scratch[from:]))

@@ -95,7 +95,7 @@ func TestAcceptsCoding(t *testing.T) {
 }
 
 func TestEncoded(t *testing.T) {
-	for tag, want := range map[string]string{`"a"`: `W/"a"`, `W/"a"`: `W/"a"`, `a`: "", `"`: "", `""`: `W/""`} {
+	for tag, want := range map[string]string{`"a"`: `W/"a"`, `W/"a"`: `W/"a"`, `a`: "", `"`: "", `""`: `W/""`, `"a"b"`: ""} {
 		c := response(0, "ETag: "+tag, "Accept-Ranges: bytes")
 		c.Encoded("gzip")
 		got, _ := c.Response.Header.Get("ETag")

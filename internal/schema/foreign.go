@@ -21,7 +21,7 @@ func Foreign(doc []byte) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newChecker(root)
+	c, err := newChecker(withLuaTypes(root))
 	if err != nil {
 		return nil, foreignError(root, err)
 	}
@@ -45,6 +45,35 @@ func (s *Schema) Conform(doc []byte) ([]byte, error) {
 		return nil, err
 	}
 	return marshal(v)
+}
+
+// withLuaTypes gives the types that APISIX's validator knows beyond JSON Schema
+// their meaning: a table is an object or an array, and no JSON is a function.
+func withLuaTypes(node any) any {
+	switch x := node.(type) {
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = withLuaTypes(x[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for kw, v := range x {
+			switch {
+			case kw == "enum" || kw == "const" || kw == "default" || kw == "examples":
+				out[kw] = v
+			case kw == "type" && v == "table":
+				out[kw] = []any{"object", "array"}
+			case kw == "type" && v == "function":
+				out["allOf"] = []any{false}
+			default:
+				out[kw] = withLuaTypes(v)
+			}
+		}
+		return out
+	}
+	return node
 }
 
 // foreignError says why a schema is none.

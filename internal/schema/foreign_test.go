@@ -33,6 +33,20 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+func TestLuaTypes(t *testing.T) {
+	s, err := Foreign([]byte(`{"properties":{"t":{"type":"table"},"f":{"type":"function"},"type":{"type":"string"},"e":{"enum":[{"type":"table"}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc, ok := range map[string]bool{
+		`{"t":{},"type":"table","e":{"type":"table"}}`: true, `{"t":[1]}`: true, `{"t":1}`: false, `{"f":1}`: false, `{"f":{}}`: false,
+	} {
+		if _, err := s.Conform([]byte(doc)); (err == nil) != ok {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+}
+
 func TestForeignErrors(t *testing.T) {
 	for doc, want := range map[string]string{
 		`{"type":"test"}`: "invalid JSON type: test",
