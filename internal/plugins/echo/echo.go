@@ -49,7 +49,10 @@ func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
 		Header: func(r *plugin.Ctx) {
 			r.BodyChanged()
 			for _, h := range headers {
-				r.Response.Header.Set(h[0], h[1])
+				r.Response.Header.Del(h[0])
+				if h[1] != "" { // ngx.header removes what is empty
+					r.Response.Header.Add(h[0], h[1])
+				}
 			}
 		},
 		Body: func(*plugin.Ctx) plugin.BodyFilter { return &filter{texts: &text} },

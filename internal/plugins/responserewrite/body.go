@@ -48,26 +48,23 @@ type replacing struct {
 	*rewriter
 	coding string // Content-Encoding
 	body   []byte
-	done   bool // as much as is looked at was sent
+	done   bool // all of it was sent
 }
 
 // Write implements plugin.BodyFilter.
 func (f *replacing) Write(chunk []byte, last bool) []byte {
 	if f.done {
-		if f.coding != "" {
-			return nil
-		}
-		return chunk
+		return nil
 	}
 	room := int(min(f.maxSize-int64(len(f.body)), int64(len(chunk))))
 	f.body = append(f.body, chunk[:room]...)
+	if room < len(chunk) {
+		f.env.Log.Warn("response-rewrite: the body is cut to max_resp_body_size", "owner", f.env.Owner)
+	}
 	if f.done = last || room < len(chunk); !f.done {
 		return nil
 	}
 	out := f.replace()
-	if f.coding == "" {
-		out = append(out, chunk[room:]...)
-	}
 	f.body = nil
 	return out
 }

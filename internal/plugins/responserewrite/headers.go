@@ -2,6 +2,7 @@ package responserewrite
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"weir/internal/expr"
@@ -14,6 +15,8 @@ type Headers struct {
 	Add    []string       `json:"add"`
 	Set    schema.Headers `json:"set"`
 	Remove []string       `json:"remove"`
+
+	err error // what is wrong with the flat form, which the schema does not say
 }
 
 // JSONSchema implements schema.Describer.
@@ -36,7 +39,18 @@ func (h *Headers) UnmarshalJSON(b []byte) error {
 			return json.Unmarshal(b, (*plain)(h))
 		}
 	}
-	return json.Unmarshal(b, &h.Set)
+	h.Set = schema.Headers{}
+	for name, raw := range members {
+		var value schema.Scalar
+		switch {
+		case value.UnmarshalJSON(raw) != nil:
+			h.err = errors.New("invalid type as header value")
+		case name == "":
+			h.err = errors.New("invalid field length in header")
+		}
+		h.Set[name] = value
+	}
+	return nil
 }
 
 // operations are compiled Headers.
@@ -51,6 +65,9 @@ type field struct {
 }
 
 func (h *Headers) compile(env plugin.Env) (*operations, error) {
+	if h.err != nil {
+		return nil, h.err
+	}
 	o := &operations{remove: h.Remove}
 	for _, line := range h.Add {
 		name, value, ok := split(line)
@@ -94,7 +111,12 @@ func (o *operations) apply(c *plugin.Ctx) {
 		h.Add(o.add[i].name, o.add[i].value.Value(c))
 	}
 	for i := range o.set {
-		h.Set(o.set[i].name, o.set[i].value.Value(c))
+		// An empty value removes the header, as ngx.header does.
+		if v := o.set[i].value.Value(c); v != "" {
+			h.Set(o.set[i].name, v)
+		} else {
+			h.Del(o.set[i].name)
+		}
 	}
 	for _, name := range o.remove {
 		h.Del(name)

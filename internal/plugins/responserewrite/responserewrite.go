@@ -21,7 +21,7 @@ var Plugin = plugin.Define(
 
 // Config is the configuration on a route.
 type Config struct {
-	MaxSize int64      `json:"max_resp_body_size" schema:"min=1,default=67108864" doc:"How many bytes of a body filters look at; what follows is passed on as it is, or cut if the body is compressed."`
+	MaxSize int64      `json:"max_resp_body_size" schema:"min=1,default=67108864" doc:"How many bytes of a body filters take; what follows is cut off."`
 	Headers *Headers   `json:"headers"            doc:"Changes of response headers: add, set and remove; or just the headers to set. Variables are filled in."`
 	Body    *string    `json:"body"               doc:"New body."`
 	Base64  bool       `json:"body_base64"        schema:"default=false" doc:"body is encoded in Base64."`

@@ -39,7 +39,8 @@ func Test(t *testing.T) {
 		{Name: "once", Config: `{"filters":[{"regex":"hello","replace":"HELLO"}]}`, Requests: from(plugintest.Request{Body: "HELLO world hello", Reply: h{"ETag": ""}})},
 		{Name: "global", Config: `{"filters":[{"regex":"(h)(.)llo","replace":"$2$1","scope":"global"},{"regex":"W","replace":"","options":"ijo"}]}`, Requests: from(plugintest.Request{Body: "eh orld eh"})},
 		{Name: "not", Config: `{"filters":[{"regex":"hello","replace":"bye"}],"vars":[["status","==",201]]}`, Requests: from(plugintest.Request{Body: "hello world hello", Reply: h{"ETag": `"1"`}})},
-		{Name: "longer than looked at", Config: `{"filters":[{"regex":"o","replace":"0","scope":"global"}],"max_resp_body_size":7}`, Requests: from(plugintest.Request{Body: "hell0 world hello"})},
+		{Name: "longer than looked at", Config: `{"filters":[{"regex":"o","replace":"0","scope":"global"}],"max_resp_body_size":7}`, Requests: from(plugintest.Request{Body: "hell0 w"})},
+		{Name: "empty", Config: `{"headers":{"X-Up":"","ETag":"$arg_none"}}`, Requests: from(plugintest.Request{Reply: h{"X-Up": "", "ETag": ""}})},
 	})
 }
 
@@ -60,6 +61,8 @@ func TestInvalid(t *testing.T) {
 		{Name: "options", Config: `{"filters":[{"regex":"hello","replace":"","options":"h"}]}`, Invalid: `regex "hello" validation failed: unknown flag "h" (flags "h")`},
 		{Name: "pattern", Config: `{"filters":[{"regex":"(","replace":""}]}`, Invalid: `regex "(" validation failed: pcre_compile() failed: missing ) in "("`},
 		{Name: "headers", Config: `{"headers":{}}`, Requests: []plugintest.Request{{}}},
+		{Name: "no name", Config: `{"headers":{"":"a"}}`, Invalid: "err: invalid field length in header"},
+		{Name: "no value", Config: `{"headers":{"a":["b"]}}`, Invalid: "err: invalid type as header value"},
 		{Name: "add", Config: `{"headers":{"add":["a"]}}`, Invalid: `property "headers" validation failed: object matches none of the required`},
 		{Name: "set", Config: `{"headers":{"set":{}}}`, Invalid: `property "headers" validation failed: object matches none of the required`},
 		{Name: "remove", Config: `{"headers":{"remove":[]}}`, Invalid: `property "headers" validation failed: object matches none of the required`},
