@@ -106,7 +106,7 @@ func TestPickShares(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	p := pools(t)
 	for _, m := range []model.Upstream{
-		{Scheme: "grpc"}, {Scheme: "kafka"}, {DiscoveryType: "consul", ServiceName: "s"},
+		{Scheme: "spdy"}, {Scheme: "kafka"}, {DiscoveryType: "consul", ServiceName: "s"},
 	} {
 		m.ID = "1"
 		m.Nodes = nodes(model.Node{Host: "a", Weight: 1})

@@ -117,13 +117,18 @@ type state struct {
 	reused   bool // the connection had been used before
 	repeat   bool // what failed may be sent again
 	refused  bool // Early returned an error
-	broken   bool // reading the body of the response failed
-	resp     wire.Response
-	upload   upload
-	stopped  bool
-	ended    time.Time // of the exchange, once stopped
-	leaving  *conn     // what Finish gives back, or closes if it is not clean
-	clean    bool
+
+	// unprocessed: the node did not look at the request, which can be sent again
+	// at once; busy: nor does it want to, but the connection goes on.
+	unprocessed, busy bool
+
+	broken  bool // reading the body of the response failed
+	resp    wire.Response
+	upload  upload
+	stopped bool
+	ended   time.Time // of the exchange, once stopped
+	leaving *conn     // what Finish gives back, or closes if it is not clean
+	clean   bool
 
 	// mu guards what Abort reaches for from its goroutine.
 	mu      sync.Mutex
@@ -135,8 +140,12 @@ type state struct {
 // ReadBody reads decoded bytes of the response's body, as wire.Reader.ReadBody
 // does: io.EOF is its complete end and may come with the last bytes. Other
 // errors are an *Error.
-func (c *Call) ReadBody(p []byte) (int, error) {
-	n, err := c.conn.r.ReadBody(p)
+func (c *Call) ReadBody(p []byte) (n int, err error) {
+	if c.conn.stream != nil {
+		n, err = c.conn.stream.readBody(p)
+	} else {
+		n, err = c.conn.r.ReadBody(p)
+	}
 	if err != nil && err != io.EOF {
 		c.broken = true
 		err = c.fault(err)
@@ -146,7 +155,12 @@ func (c *Call) ReadBody(p []byte) (int, error) {
 
 // WholeBody appends the rest of the response's body to dst if all of it was
 // read already; otherwise it changes nothing and reports false.
-func (c *Call) WholeBody(dst []byte) ([]byte, bool) { return c.conn.r.WholeBody(dst) }
+func (c *Call) WholeBody(dst []byte) ([]byte, bool) {
+	if c.conn.stream != nil {
+		return dst, c.BodyDone()
+	}
+	return c.conn.r.WholeBody(dst)
+}
 
 // Buffered is what was read of the response's body along with its head; it is
 // empty for chunked bodies and valid until the next ReadBody. Skip consumes it.
@@ -157,11 +171,21 @@ func (c *Call) Skip(n int) { c.conn.r.Skip(n) }
 
 // BodyDone reports whether the response's body, if there is one, was read to
 // its end.
-func (c *Call) BodyDone() bool { return c.conn.r.BodyDone() }
+func (c *Call) BodyDone() bool {
+	if c.conn.stream != nil {
+		return c.conn.stream.over || c.resp.Length == 0
+	}
+	return c.conn.r.BodyDone()
+}
 
-// Trailers are the announced fields after the response's chunked body, once it
-// was read to its end.
-func (c *Call) Trailers() *wire.Header { return c.conn.r.Trailer() }
+// Trailers are the fields after the response's body, once it was read to its
+// end: in HTTP/1.1 those that were announced.
+func (c *Call) Trailers() *wire.Header {
+	if c.conn.stream != nil {
+		return c.conn.stream.Trailer()
+	}
+	return c.conn.r.Trailer()
+}
 
 // Upload waits until the request's body was sent, or sending it failed: the
 // node may have answered earlier, and Finish would cut what it does not know

@@ -23,6 +23,9 @@ type conn struct {
 	under *beneath  // tcp as tls reads it
 	ident ident
 	r     wire.Reader
+
+	stream *stream // instead of all of these: part of a connection that others use, too
+
 	probe *wire.Probe
 	pool  *pool
 	now   func() time.Time
@@ -72,10 +75,20 @@ func (c *conn) alive() bool {
 
 // shut ends the connection. It may be called from any goroutine while others
 // use it.
-func (c *conn) shut() { c.tcp.Close() }
+func (c *conn) shut() {
+	if c.stream != nil {
+		c.stream.shut()
+		return
+	}
+	c.tcp.Close()
+}
 
 // close ends the connection, which nobody uses, and gives its buffers back.
 func (c *conn) close() {
+	if c.stream != nil {
+		c.stream.end()
+		return
+	}
 	if c.tls != nil {
 		c.tls.Close() // says goodbye, where the connection is still there
 	}

@@ -14,6 +14,7 @@ var errUnresolved = errors.New("name does not resolve")
 // connect takes or makes a connection to n.
 func (c *Call) connect(n *node, kept bool) error {
 	c.reused, c.repeat, c.end = false, true, nil
+	c.unprocessed, c.busy = false, false
 	if err := c.identify(n); err != nil {
 		c.repeat = false
 		return err
@@ -54,15 +55,15 @@ func (c *Call) connecting(cancel context.CancelFunc) {
 
 // identify says what the connection must be for the request.
 func (c *Call) identify(n *node) error {
-	c.id, c.cert = ident{}, nil
-	if c.scheme != "https" {
+	c.id, c.cert = ident{http2: multiplexed(c.scheme)}, nil
+	if c.isTLS() == 0 {
 		return nil
 	}
 	cert, err := c.up.tls.certificate(&c.up.env)
 	if err != nil {
 		return &Error{Kind: NoCertificate, Addr: c.Node, Err: err}
 	}
-	c.id = ident{tls: true, verify: c.up.tls.verify, sni: hostOnly(c.authority(n))}
+	c.id.tls, c.id.verify, c.id.sni = true, c.up.tls.verify, hostOnly(c.authority(n))
 	if cert != nil {
 		c.cert, c.id.cert = cert, cert.fingerprint
 	}
@@ -81,6 +82,9 @@ func hostOnly(authority string) string {
 
 // keptConn takes a kept connection to the chosen address that can be used.
 func (c *Call) keptConn(kept bool) *conn {
+	if kept && c.id.http2 {
+		return c.keptShared()
+	}
 	for kept {
 		conn := c.end.pool.take(&c.id, c.began)
 		if conn == nil {
@@ -114,7 +118,7 @@ func (c *Call) dial(ctx context.Context, n *node, kept bool) (*conn, error) {
 	}
 	var failed []*endpoint
 	for {
-		conn, err := c.end.dial(ctx, c)
+		conn, err := c.end.dial(ctx, c, kept)
 		if err == nil || ctx.Err() != nil || timedOut(err) {
 			return conn, err
 		}
@@ -133,8 +137,12 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// dial connects for c. ctx bounds connecting and the TLS handshake.
-func (e *endpoint) dial(ctx context.Context, c *Call) (*conn, error) {
+// dial connects for c. ctx bounds connecting and the TLS handshake. With kept,
+// others may wait for the connection, or c for one that another makes.
+func (e *endpoint) dial(ctx context.Context, c *Call, kept bool) (*conn, error) {
+	if c.id.http2 {
+		return e.dialShared(ctx, c, kept)
+	}
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", e.addr)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/model"
 	"weir/internal/resolve"
+	"weir/internal/upstream/h2"
 )
 
 // sweepEvery is how often idle connections are looked through for expired ones.
@@ -36,6 +37,7 @@ type Pools struct {
 	done     chan struct{}
 
 	sessions tls.ClientSessionCache
+	http2    *h2.Transport
 }
 
 // NewPools starts the goroutine that closes expired connections.
@@ -46,6 +48,7 @@ func NewPools() *Pools {
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		sessions: tls.NewLRUClientSessionCache(maxSessions),
+		http2:    h2.NewTransport(),
 	}
 	go p.janitor()
 	return p
@@ -84,6 +87,7 @@ func (p *Pools) Idle() int {
 		q.mu.Lock()
 		sum += q.count
 		q.mu.Unlock()
+		sum += q.shared.idle()
 	}
 	return sum
 }
@@ -112,6 +116,7 @@ func (p *Pools) janitor() {
 		case now := <-tick.C:
 			for _, q := range p.all() {
 				q.sweep(now)
+				q.shared.sweep(now)
 			}
 		}
 	}
@@ -149,6 +154,8 @@ type pool struct {
 	closed         bool
 	newest, oldest *conn
 	count          int
+
+	shared sharedPool
 }
 
 // take returns the connection for id that was used last, or nil. The caller
@@ -219,6 +226,7 @@ func (p *pool) close() {
 	p.newest, p.oldest, p.count = nil, nil, 0
 	p.mu.Unlock()
 	closeAll(all)
+	p.shared.close()
 }
 
 // closeAll closes a list linked by older.

@@ -59,7 +59,7 @@ func (c *Call) begin(u *Upstream) error {
 	switch {
 	case c.upload.err != nil:
 		return &Error{Kind: ClientBody, Err: c.upload.err}
-	case c.scheme != "http" && c.scheme != "https":
+	case !requests(c.scheme):
 		return &Error{Kind: BadScheme, Err: fmt.Errorf("scheme %q: %w", c.scheme, ErrUnsupported)}
 	}
 	if u.kind == chashType && c.HashKey != nil {
@@ -162,6 +162,11 @@ func (c *Call) try(n *node) error {
 	if err == nil {
 		err = c.exchange(n)
 	}
+	for i := 0; err != nil && c.unprocessed && i < maxUnprocessed && !(c.busy && i > 0); i++ {
+		if err = c.connect(n, c.up.keepalive.IdleTimeout > 0); err == nil {
+			err = c.exchange(n)
+		}
+	}
 	if err != nil && c.reused && c.repeat && ours(err).Kind == Reset {
 		if err = c.connect(n, false); err == nil {
 			err = c.exchange(n)
@@ -169,6 +174,10 @@ func (c *Call) try(n *node) error {
 	}
 	return err
 }
+
+// maxUnprocessed bounds how often a node is asked again within one try, because
+// its connections were ending when a request was sent on them.
+const maxUnprocessed = 8
 
 // ours is an error of connect and exchange that does not come from a callback.
 func ours(err error) *Error {
@@ -181,22 +190,30 @@ func ours(err error) *Error {
 // the connection is gone and c.repeat says whether the request may be sent
 // again.
 func (c *Call) exchange(n *node) error {
+	if c.conn.stream != nil {
+		return c.converse(n)
+	}
 	sendErr := c.send(n)
 	err := sendErr
 	if err == nil || stopped(err) {
 		err = c.answer()
 	}
 	if err == nil {
-		c.upload.settle()
-		c.Response = &c.resp
-		t := &c.Tries[len(c.Tries)-1]
-		t.Status, t.Header = c.resp.Status, c.up.env.Now().Sub(c.began)
+		c.answered()
 		return nil
 	}
 	if sendErr != nil && c.conn.got == 0 {
 		err = sendErr
 	}
 	return c.lose(err)
+}
+
+// answered notes the head of the final response.
+func (c *Call) answered() {
+	c.upload.settle()
+	c.Response = &c.resp
+	t := &c.Tries[len(c.Tries)-1]
+	t.Status, t.Header = c.resp.Status, c.up.env.Now().Sub(c.began)
 }
 
 // stopped reports whether a node refuses to read on. It may have answered

@@ -61,9 +61,9 @@ func (c *Call) authority(n *node) string {
 	return host
 }
 
-// isTLS is 1 for scheme https and 0 for http.
+// isTLS is 1 for schemes https and grpcs, 0 for others.
 func (c *Call) isTLS() int {
-	if c.scheme == "https" {
+	if c.scheme == "https" || c.scheme == "grpcs" {
 		return 1
 	}
 	return 0

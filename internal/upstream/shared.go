@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -30,10 +31,10 @@ type shared struct {
 
 	// Guarded by sharedPool.mu.
 	users     int
-	requests  int       // begun on it
-	retired   bool      // the last user closes it
-	idleSince time.Time // while there are no users
-	keepalive *model.Keepalive
+	requests  int             // begun on it
+	retired   bool            // the last user closes it
+	idleSince time.Time       // while there are no users
+	keepalive model.Keepalive // of its last user
 }
 
 // A sharedPool is the shared connections to one address.
@@ -95,7 +96,7 @@ func (p *sharedPool) give(s *shared, k *model.Keepalive, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.users--
-	s.idleSince, s.keepalive = now, k
+	s.idleSince, s.keepalive = now, *k
 	if !s.retired && (p.closed || k.IdleTimeout <= 0 || s.requests >= k.Requests) {
 		p.drop([]*shared{s})
 		return
@@ -119,11 +120,23 @@ func (p *sharedPool) sweep(now time.Time) {
 	defer p.mu.Unlock()
 	var expired []*shared
 	for _, s := range p.conns {
-		if s.users == 0 && s.keepalive != nil && now.Sub(s.idleSince) >= s.keepalive.IdleTimeout || s.Ended() {
+		if s.users == 0 && now.Sub(s.idleSince) >= s.keepalive.IdleTimeout || s.Ended() {
 			expired = append(expired, s)
 		}
 	}
 	p.drop(expired)
+}
+
+// idle is the number of connections that nobody uses.
+func (p *sharedPool) idle() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.conns {
+		if s.users == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *sharedPool) close() {
@@ -212,13 +225,14 @@ func (c *Call) ping(s *shared) bool {
 	return s.Ping(ctx) == nil || c.isAborted()
 }
 
-// dialShared is dial for connections that are shared; with alone it is not.
-func (e *endpoint) dialShared(ctx context.Context, c *Call, alone bool) (*conn, error) {
+// dialShared is dial for connections that are shared; unless kept, this one is
+// not.
+func (e *endpoint) dialShared(ctx context.Context, c *Call, kept bool) (*conn, error) {
 	id := c.id
 	id.sni = strings.Clone(id.sni) // the request's memory does not last
 	connect := func() (*h2.Conn, error) { return e.connectShared(ctx, c, &id) }
 	p := &e.pool.shared
-	if !alone {
+	if kept {
 		s, err := p.open(ctx, id, connect)
 		if err != nil {
 			return nil, err
@@ -241,7 +255,7 @@ func (e *endpoint) connectShared(ctx context.Context, c *Call, id *ident) (*h2.C
 		return nil, err
 	}
 	if id.tls {
-		t := tlsClient(nc, c.up.tls.config(&c.up.env, id, e.addr, c.cert))
+		t := tls.Client(nc, c.up.tls.config(&c.up.env, id, e.addr, c.cert))
 		if err := t.HandshakeContext(ctx); err != nil {
 			nc.Close()
 			return nil, err

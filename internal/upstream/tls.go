@@ -25,6 +25,7 @@ const maxRecord = 16 << 10
 // An ident is what two connections to one address must have in common for one
 // to serve in place of the other. That of a plain connection is the zero ident.
 type ident struct {
+	http2  bool // and shared by requests
 	tls    bool
 	verify bool
 	sni    string
@@ -108,11 +109,15 @@ func (s *tlsSettings) certificate(env *Env) (*Certificate, error) {
 
 // config is for one connection.
 func (s *tlsSettings) config(env *Env, id *ident, addr string, cert *Certificate) *tls.Config {
+	protocol := "http/1.1"
+	if id.http2 {
+		protocol = "h2"
+	}
 	cfg := &tls.Config{
 		ServerName:         id.sni,
 		InsecureSkipVerify: !id.verify,
 		RootCAs:            env.Roots,
-		NextProtos:         []string{"http/1.1"},
+		NextProtos:         []string{protocol},
 		MinVersion:         tls.VersionTLS12,
 		ClientSessionCache: sessions{env.Pools.sessions, fmt.Sprint(addr, "#", id.cert, "#", id.verify, "#")},
 	}

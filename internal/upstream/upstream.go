@@ -153,7 +153,7 @@ func (e *Env) fill() {
 
 // prepare does what may fail.
 func (u *Upstream) prepare(m *model.Upstream) (err error) {
-	if !slices.Contains([]string{"http", "https", "tcp", "tls", "udp"}, u.scheme) {
+	if !slices.Contains([]string{"http", "https", "grpc", "grpcs", "tcp", "tls", "udp"}, u.scheme) {
 		return fmt.Errorf("scheme %q: %w", m.Scheme, ErrUnsupported)
 	}
 	if u.tls, err = parseTLS(m.TLS, &u.env); err != nil {
@@ -221,7 +221,7 @@ func (u *Upstream) checked(n *node, e *endpoint) health.Address {
 }
 
 func defaultPort(scheme string) int {
-	if scheme == "https" {
+	if scheme == "https" || scheme == "grpcs" {
 		return 443
 	}
 	return 80

@@ -24,18 +24,18 @@ const window = 512 << 10
 type Transport struct{ t *http2.Transport }
 
 // NewTransport makes a Transport.
-func NewTransport() (*Transport, error) {
+func NewTransport() *Transport {
 	base := &http.Transport{
 		DisableCompression: true,
 		HTTP2:              &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 	}
 	t, err := http2.ConfigureTransports(base)
 	if err != nil {
-		return nil, err
+		panic(err) // only for one that was configured before
 	}
 	t.AllowHTTP, t.ConnPool = true, reserved{}
 	t.MaxHeaderListSize = uint32(wire.DefaultLimits().Head)
-	return &Transport{t}, nil
+	return &Transport{t}
 }
 
 // A Conn is one connection to a node. All methods may be called by many

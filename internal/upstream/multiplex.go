@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/model"
 	"weir/internal/upstream/h2"
 	"weir/internal/wire"
 )
@@ -14,19 +15,21 @@ import (
 // A stream is a Call's part of a shared connection.
 type stream struct {
 	*h2.Stream
-	on    *shared
-	feed  feed
-	watch watch
-	given bool
+	on        *shared
+	pool      *sharedPool
+	keepalive *model.Keepalive
+	now       func() time.Time
+	feed      feed
+	watch     watch
+	over      bool // the response's body was read to its end
+	given     bool // back
 }
 
 // stream makes the part of s that c has reserved.
 func (c *Call) stream(s *shared) *conn {
-	conn := &conn{pool: c.end.pool, now: c.up.env.Now, born: c.up.env.Now()}
-	t := &stream{Stream: s.Stream(), on: s}
+	t := &stream{Stream: s.Stream(), on: s, pool: &c.end.pool.shared, keepalive: &c.up.keepalive, now: c.up.env.Now}
 	t.feed.u, t.feed.watch = &c.upload, &t.watch
-	conn.stream = t
-	return conn
+	return &conn{stream: t}
 }
 
 // shut makes whatever the stream is at fail.
@@ -36,7 +39,7 @@ func (t *stream) shut() {
 }
 
 // end gives the stream's part of the connection back.
-func (t *stream) end(p *pool, k *keepalive, now time.Time) {
+func (t *stream) end() {
 	if t.given {
 		return
 	}
@@ -44,7 +47,12 @@ func (t *stream) end(p *pool, k *keepalive, now time.Time) {
 	t.shut()
 	t.watch.stop()
 	t.Release()
-	p.shared.give(t.on, k, now)
+	t.pool.give(t.on, t.keepalive, t.now())
+}
+
+// requests says that the scheme carries requests.
+func requests(scheme string) bool {
+	return scheme == "http" || scheme == "https" || multiplexed(scheme)
 }
 
 // multiplexed says that the scheme's requests share connections.
@@ -79,20 +87,25 @@ func (c *Call) converse(n *node) error {
 		c.answered()
 		return nil
 	}
+	if t.watch.expired.Load() {
+		err = os.ErrDeadlineExceeded
+	}
 	c.unprocessed = errors.Is(err, h2.ErrUnprocessed)
 	if !c.unprocessed {
 		conn.written = 1
 	}
-	return c.lose(err)
+	c.busy = !t.on.Ended()
+	err = c.lose(err)
+	c.unprocessed = c.unprocessed && c.repeat
+	return err
 }
 
-// readStream is ReadBody.
-func (c *Call) readStream(p []byte) (int, error) {
-	t := c.conn.stream
+// readBody reads the response's body.
+func (t *stream) readBody(p []byte) (int, error) {
 	t.watch.wait()
 	n, err := t.Read(p)
 	t.watch.done()
-	if err != nil && err != io.EOF && t.watch.expired.Load() {
+	if t.over = err == io.EOF; err != nil && !t.over && t.watch.expired.Load() {
 		err = os.ErrDeadlineExceeded
 	}
 	return n, err
@@ -111,6 +124,7 @@ type watch struct {
 	waiting atomic.Bool  // for the node
 	handed  atomic.Int64 // since when a piece of the request waits to be sent; 0: none does
 	expired atomic.Bool
+	stopped atomic.Bool
 }
 
 func (w *watch) start(c *conn, end func()) {
@@ -141,7 +155,10 @@ func (w *watch) look() {
 	} else {
 		left = min(left, w.send)
 	}
-	if left > 0 {
+	switch {
+	case w.stopped.Load():
+		return
+	case left > 0:
 		w.timer.Reset(left)
 		return
 	}
@@ -150,6 +167,7 @@ func (w *watch) look() {
 }
 
 func (w *watch) stop() {
+	w.stopped.Store(true)
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -161,8 +179,8 @@ func (w *watch) stop() {
 type feed struct {
 	u      *upload
 	watch  *watch
-	at     int    // how much of what is kept was read
-	closed bool   // guarded by u.mu
+	at     int  // how much of what is kept was read
+	closed bool // guarded by u.mu
 }
 
 var errFeedClosed = errors.New("the stream has ended")
@@ -185,7 +203,7 @@ func (f *feed) Read(p []byte) (int, error) {
 	f.watch.handed.Store(0)
 	f.watch.moved.Store(f.watch.now())
 	n, err := f.next(p)
-	if n > 0 {
+	if n > 0 && err == nil {
 		f.watch.handed.Store(f.watch.now())
 	}
 	return n, err
@@ -234,10 +252,16 @@ func (f *feed) ended(all bool) error {
 func (f *feed) more(p []byte) (n int, err error) {
 	u := f.u
 	to := p
-	if u.kept < len(u.buf.B) {
-		to = u.buf.B[u.kept:]
-	} else {
+	switch {
+	case u.over:
+	case u.final: // nobody needs it any more
 		u.over = true
+		u.buf.Free()
+		u.buf = wire.GetBuffer(0)
+	case u.kept == len(u.buf.B):
+		u.over = true
+	default:
+		to = u.buf.B[u.kept:]
 	}
 	to = u.limited(to)
 	over := u.over
@@ -256,6 +280,3 @@ func (f *feed) more(p []byte) (n int, err error) {
 	}
 	return n, f.ended(true)
 }
-
-// proto of a stream's response ends no connection.
-var _ = wire.HTTP2
