@@ -68,16 +68,25 @@ type Deps struct {
 	Ring    *keyring.Ring
 	Plugins []plugin.Spec // of this build
 	Record  func(Change)  // is told of every write; nil: nobody is
-	Now     func() time.Time
-	Log     *slog.Logger
+
+	// Enabled says that a plugin may be configured, in a stream route if stream;
+	// nil: all may, outside of stream routes.
+	Enabled func(name string, stream bool) bool
+
+	// Reload reads config.yaml's list of plugins anew and returns the revision of
+	// the store at which it is in force; nil: it cannot.
+	Reload func(context.Context) (int64, error)
+
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // A Change is one write, as an audit log needs it.
 type Change struct {
 	Who      string    // name of the admin key; empty: none was asked for
 	Peer     string    // the client's address
-	Action   string    // set, create, compareAndSwap, delete, push
-	Object   model.Key // of a push, which replaces everything: none
+	Action   string    // set, create, compareAndSwap, delete, push, reload
+	Object   model.Key // of a push, which replaces everything, and a reload: none
 	Revision int64
 	Live     bool // when it was answered
 }
@@ -162,7 +171,10 @@ func New(cfg Config, deps Deps) *API {
 	for _, p := range deps.Plugins {
 		a.plugins[p.Name] = p
 	}
-	a.checker = &declared.Checker{Documents: deps.Checker, Plugins: a.plugins, Compile: deps.Applier.Check, Versioned: deps.Configs != nil}
+	a.checker = &declared.Checker{
+		Documents: deps.Checker, Plugins: a.plugins, Enabled: deps.Enabled, Compile: deps.Applier.Check,
+		Versioned: deps.Configs != nil,
+	}
 	return a
 }
 
@@ -214,6 +226,8 @@ func (a *API) answer(r *http.Request) answer {
 	}
 	segments := strings.Split(rest, "/")
 	switch {
+	case rest == "plugins/reload":
+		return a.reload(r, who)
 	case rest == "plugins/list" && r.Method == http.MethodGet:
 		return a.pluginNames(r.URL.Query())
 	case segments[0] == "schema" && len(segments) == 3 && segments[1] == "validate" && r.Method == http.MethodPost:

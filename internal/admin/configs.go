@@ -1,14 +1,12 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"weir/internal/document"
-	"weir/internal/model"
 	"weir/internal/source/declared"
 	"weir/internal/source/standalone"
 )
@@ -88,13 +86,9 @@ func (a *API) pushConfigs(r *http.Request, who string) answer {
 		a.deps.Log.Error("admin: the configuration is not stored", "err", err)
 		return storageFailed(err)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AckTimeout)
-	defer cancel()
-	late := a.deps.Applier.Wait(ctx, now.Revision) != nil
-	if a.deps.Record != nil {
-		a.deps.Record(Change{who, r.RemoteAddr, "push", model.Key{}, now.Revision, !late})
-	}
-	return answer{status: http.StatusAccepted, headers: versionOf(now), revision: now.Revision, late: late}
+	ans := answer{status: http.StatusAccepted, headers: versionOf(now)}
+	a.settleChange(r.Context(), Change{Who: who, Peer: r.RemoteAddr, Action: "push", Revision: now.Revision}, &ans)
+	return ans
 }
 
 // readDocument reads a whole configuration, as JSON or, if it is said to be

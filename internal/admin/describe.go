@@ -10,7 +10,6 @@ import (
 
 	"weir/internal/document"
 	"weir/internal/plugin"
-	"weir/internal/schema"
 )
 
 // describe answers with schemas: of a resource, of a plugin, of all plugins.
@@ -33,7 +32,7 @@ func (a *API) describe(what string, r *request) answer {
 		return a.allPlugins(subsystem)
 	}
 	spec, ok := a.plugins[r.id]
-	if !ok || subsystem == "stream" {
+	if !ok || subsystem == "stream" || !a.enabled(r.id) {
 		return refuse(http.StatusNotFound, "plugin not found in subsystem %s", subsystem)
 	}
 	s := spec.ConfigSchema()
@@ -54,23 +53,20 @@ func asJSON(v any) answer {
 	return answer{status: http.StatusOK, body: append(body, '\n')}
 }
 
-// described is a plugin in the list of all.
-type described struct {
-	Version  float64        `json:"version"`
-	Priority int            `json:"priority"`
-	Schema   *schema.Schema `json:"schema"`
-	Consumer *schema.Schema `json:"consumer_schema,omitempty"`
-	Type     string         `json:"type,omitempty"`
-}
-
 func (a *API) allPlugins(subsystem string) answer {
-	all := map[string]described{}
+	all := map[string]plugin.Description{}
 	if subsystem == "http" {
 		for name, p := range a.plugins {
-			all[name] = described{p.Version, p.Priority, p.ConfigSchema(), p.CredentialSchema(), p.Type}
+			if a.enabled(name) {
+				all[name] = p.Describe()
+			}
 		}
 	}
 	return asJSON(all)
+}
+
+func (a *API) enabled(plugin string) bool {
+	return a.deps.Enabled == nil || a.deps.Enabled(plugin, false)
 }
 
 // pluginNames answers with the plugins of a subsystem, the first to run first.
@@ -78,7 +74,7 @@ func (a *API) pluginNames(args url.Values) answer {
 	var list []plugin.Spec
 	switch {
 	case !args.Has("subsystem"), args.Get("subsystem") == "http":
-		list = slices.Clone(a.deps.Plugins)
+		list = slices.DeleteFunc(slices.Clone(a.deps.Plugins), func(p plugin.Spec) bool { return !a.enabled(p.Name) })
 	case args.Get("subsystem") != "stream":
 		return answer{status: http.StatusBadRequest, body: []byte("invalid subsystem passed")}
 	}

@@ -33,10 +33,7 @@ func (a *API) get(r *request) answer {
 
 // list answers with all objects of a kind that pass the filters.
 func (a *API) list(r *request) answer {
-	dir := "/" + r.res.kind.Dir()
-	if r.res.kind == model.KindCredential {
-		dir = "/consumers/" + r.owner + dir
-	}
+	dir := r.dir()
 	kvs, _, err := a.deps.Store.List(r.Context(), dir)
 	if err != nil {
 		return storageFailed(err)
@@ -45,7 +42,7 @@ func (a *API) list(r *request) answer {
 		depth := strings.Count(a.cfg.Prefix+dir, "/") + 1
 		kvs = slices.DeleteFunc(kvs, func(kv etcd.KV) bool { return strings.Count(kv.Key, "/") > depth })
 	}
-	if len(kvs) == 0 && r.res.kind == model.KindCredential {
+	if len(kvs) == 0 && (r.res.kind == model.KindCredential || r.res.kind == model.KindCostDecoration) {
 		return notFound()
 	}
 	all := make([]node, len(kvs))

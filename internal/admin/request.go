@@ -24,7 +24,7 @@ type request struct {
 	*http.Request
 	who   string // name of the key that was used
 	res   *resource
-	owner string // consumer of a credential, manager of a secret
+	owner string // consumer of a credential, service of a cost decoration, manager of a secret
 	id    string // empty: none was given
 	sub   string // path inside the object, for PATCH
 	args  url.Values
@@ -40,10 +40,25 @@ func (r *request) object(id string) model.Key {
 	switch r.res.kind {
 	case model.KindCredential:
 		id = r.owner + "/credentials/" + id
+	case model.KindCostDecoration:
+		id = r.owner + "/graphql_cost_decorations/" + id
 	case model.KindSecret:
 		id = r.owner + "/" + id
 	}
 	return model.Key{Kind: r.res.kind, ID: id}
+}
+
+// dir is the directory in the store of all objects of the request's kind and
+// owner.
+func (r *request) dir() string {
+	dir := "/" + r.res.kind.Dir()
+	switch r.res.kind {
+	case model.KindCredential:
+		return "/consumers/" + r.owner + dir
+	case model.KindCostDecoration:
+		return "/services/" + r.owner + dir
+	}
+	return dir
 }
 
 // cleanPath merges slashes and resolves dots, as APISIX's web server does; a
@@ -111,6 +126,9 @@ func (a *API) v3() bool { return a.cfg.Version == "v3" }
 func (a *API) call(r *request) answer {
 	if r.res.refuses(r.Method) {
 		return refuse(http.StatusMethodNotAllowed, "not supported `%s` method for %s", r.Method, r.res.kind)
+	}
+	if refusal := a.bind(r); refusal != nil {
+		return *refusal
 	}
 	switch r.Method {
 	case http.MethodPut:

@@ -91,6 +91,7 @@ func resources() map[string]*resource {
 				{model.KindRoute, "grpc-transcode", "can not delete this proto, route [%s] is still using it now"},
 				{model.KindService, "grpc-transcode", "can not delete this proto, service [%s] is still using it now"}}},
 		{kind: model.KindSecret, without: []string{post}},
+		{kind: model.KindCostDecoration},
 	}
 	table := make(map[string]*resource, len(rows))
 	for _, r := range rows {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,7 +34,11 @@ func (a *API) put(r *request) answer {
 			return storageFailed(err)
 		}
 		created, modified := document.NewInt(now), int64(0)
-		if prev != nil {
+		if prev == nil {
+			if err := a.forget(r); err != nil {
+				return storageFailed(err)
+			}
+		} else {
 			modified = prev.Modified
 			if old, err := document.Parse(prev.Value); err == nil && old.Get("create_time") != nil {
 				created = old.Get("create_time")
@@ -277,16 +280,4 @@ func (a *API) checkUnused(r *request) *answer {
 		}
 	}
 	return nil
-}
-
-// settle waits until a write is live, tells the answer how that went, and puts
-// on record who wrote what.
-func (a *API) settle(r *request, action, id string, revision int64, ans *answer) {
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.AckTimeout)
-	defer cancel()
-	err := a.deps.Applier.Wait(ctx, revision)
-	ans.revision, ans.late = revision, err != nil
-	if a.deps.Record != nil {
-		a.deps.Record(Change{r.who, r.RemoteAddr, action, r.object(id), revision, err == nil})
-	}
 }

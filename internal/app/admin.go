@@ -12,7 +12,6 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/config"
-	"weir/internal/dialect/apisix"
 	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugins"
@@ -47,8 +46,10 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 	}
 	deps := admin.Deps{
 		Store: g.store, Applier: g.state, View: func() admin.View { return view{g.state.Current()} },
-		Checker: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars}),
+		Checker: g.documents,
 		Ring:    g.ring, Plugins: plugins.All(), Log: g.log,
+		Record: g.audit.record, Reload: g.reload,
+		Enabled: func(name string, stream bool) bool { return g.state.Current().Enabled(name, stream) },
 	}
 	if g.pushed != nil {
 		deps.Configs = g.pushed

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/accesslog"
 	"weir/internal/config"
+	"weir/internal/dialect/apisix"
 	"weir/internal/engine"
 	"weir/internal/keyring"
 	"weir/internal/model"
@@ -42,18 +43,23 @@ type Gateway struct {
 	errorLog  *accesslog.ErrorLog
 	accessLog *accesslog.Log
 
-	keys   []key
-	ring   *keyring.Ring
-	store  *etcd.Store        // one of these three is not nil,
-	pushed *standalone.Source // and source is the same
-	file   *file.Source
-	source source
-	state  *snapshot.Applier
+	audit audit
 
-	began   time.Time
-	loading atomic.Bool   // objects have come from the store
-	loaded  chan struct{} // the first whole state is applied
-	ready   atomic.Bool
+	id        string // of this instance
+	documents *apisix.Checker
+	keys      []key
+	ring      *keyring.Ring
+	store     *etcd.Store        // one of these three is not nil,
+	pushed    *standalone.Source // and source is the same
+	file      *file.Source
+	source    source
+	state     *snapshot.Applier
+
+	began    time.Time
+	loading  atomic.Bool   // objects have come from the store
+	loaded   chan struct{} // the first whole state is applied
+	ready    atomic.Bool
+	stopping atomic.Bool
 
 	engine     *engine.Engine
 	data       []net.Listener
@@ -75,8 +81,8 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		runtime.GOMAXPROCS(n)
 	}
 	for _, step := range []func(context.Context) error{
-		g.openLogs, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
-		g.load, g.openEngine, g.openEcho, g.openAdmin,
+		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
+		g.load, g.settlePlugins, g.openEngine, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -100,7 +106,13 @@ func (g *Gateway) Failed() <-chan error { return g.failed }
 // Stop ends the gateway: requests that have begun are finished until ctx ends
 // and cut then.
 func (g *Gateway) Stop(ctx context.Context) error {
-	g.ready.Store(false)
+	g.stopping.Store(true)
+	if g.ready.Swap(false) {
+		select { // load balancers see it before anything is closed
+		case <-time.After(g.Config.Weir.ShutdownDelay):
+		case <-ctx.Done():
+		}
+	}
 	var errs []error
 	for i := len(g.stops) - 1; i >= 0; i-- {
 		if err := g.stops[i](ctx); err != nil && !errors.Is(err, ctx.Err()) {
@@ -124,7 +136,9 @@ func (g *Gateway) fail(err error) {
 }
 
 // Reopen opens the logs anew, after they were moved away.
-func (g *Gateway) Reopen() error { return errors.Join(g.errorLog.Reopen(), g.accessLog.Reopen()) }
+func (g *Gateway) Reopen() error {
+	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen())
+}
 
 // Data are the addresses that serve requests.
 func (g *Gateway) Data() []net.Addr {

@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/version"
 
 	"weir/internal/config"
 	"weir/internal/control"
@@ -115,18 +118,48 @@ func (g *Gateway) openStatus(ctx context.Context) error {
 }
 
 func (g *Gateway) controlConfig() control.Config {
-	c := control.Config{Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current}
+	c := control.Config{
+		Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current, Documents: g.documents,
+		Source: g.configurationSource, Server: g.server(),
+		Reload: func(ctx context.Context) error {
+			revision, err := g.reload(ctx)
+			if err != nil {
+				return err
+			}
+			return g.state.Wait(ctx, revision)
+		},
+	}
 	if g.Config.Deployment.Provider() == "etcd" {
 		c.KeyPrefix = g.Config.Deployment.Etcd.Prefix
 	}
 	return c
 }
 
-var errNotReady = errors.New("the configuration is not loaded yet")
+// server is what the Control API tells of the process.
+func (g *Gateway) server() control.Server {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	store := "unknown"
+	if g.Config.Embedded && g.store != nil {
+		store = version.Version
+	}
+	return control.Server{Etcd: store, ID: g.id, Hostname: host, Version: g.Version, Boot: g.began.Unix()}
+}
+
+// Why the gateway is not ready.
+var (
+	errNotReady = errors.New("the configuration is not loaded yet")
+	errStopping = errors.New("the gateway is stopping")
+)
 
 func (g *Gateway) notReady() error {
 	if g.ready.Load() {
 		return g.awaited()
+	}
+	if g.stopping.Load() {
+		return errStopping
 	}
 	return errNotReady
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"weir/internal/config"
-	"weir/internal/dialect/apisix"
+	"weir/internal/control"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins"
@@ -93,7 +93,7 @@ func (g *Gateway) checker() declared.Checker {
 		byName[s.Name] = s
 	}
 	return declared.Checker{
-		Documents: apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars}),
+		Documents: g.documents,
 		Plugins:   byName, Compile: g.state.Check,
 		Enabled: func(name string, stream bool) bool { return g.state.Current().Enabled(name, stream) },
 	}
@@ -108,6 +108,21 @@ func (g *Gateway) awaited() error {
 		return errNotPushed
 	}
 	return nil
+}
+
+// configurationSource is what an operator is told of where the configuration
+// comes from.
+func (g *Gateway) configurationSource() control.Source {
+	switch {
+	case g.file != nil:
+		st := g.file.Status()
+		return control.Source{Kind: "file", Problem: st.Problem, Skipped: st.Skipped}
+	case g.pushed != nil:
+		return control.Source{Kind: "configs"}
+	case g.store == nil:
+		return control.Source{Kind: "etcd"}
+	}
+	return control.Source{Kind: "etcd", Problem: g.store.Status().LastError}
 }
 
 // sourceStatus is how far the delivery of the configuration is.

@@ -63,7 +63,7 @@ func TestFromFile(t *testing.T) {
 			if status, _ := get(t, url+"/a"); status != 404 {
 				t.Error("the old route is still there:", status)
 			}
-			if status, _ := get(t, url+"/bad"); status != 404 {
+			if status, _ := get(t, url+"/bad"); status != 503 {
 				t.Error("a route with an unknown plugin:", status)
 			}
 			if want := "file     " + filepath.Join(dir, "apisix-dev."+provider) + ", watched"; !strings.Contains(out.String(), want) {
@@ -71,7 +71,7 @@ func TestFromFile(t *testing.T) {
 			}
 			_, body := get(t, "http://"+g.Control().String()+"/v1/revision")
 			var r control.Revision
-			if err := json.Unmarshal([]byte(body), &r); err != nil || r.Applied != 2 || r.Lag != 0 || !r.Connected || r.Objects["routes"] != 1 {
+			if err := json.Unmarshal([]byte(body), &r); err != nil || r.Applied != 2 || r.Lag != 0 || !r.Connected || r.Objects["routes"] != 2 {
 				t.Errorf("%s %v", body, err)
 			}
 		})

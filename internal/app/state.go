@@ -5,10 +5,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"weir/internal/config"
+	"weir/internal/dialect/apisix"
 	"weir/internal/keyring"
 	"weir/internal/model"
 	"weir/internal/plugin"
@@ -31,6 +31,7 @@ func (g *Gateway) openState(context.Context) error {
 	if g.ring, err = keyring.New(keys); err != nil {
 		return fmt.Errorf("apisix.data_encryption.keyring: %w", err)
 	}
+	g.documents = apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars})
 	env, err := g.upstreamEnv()
 	if err != nil {
 		return err
@@ -39,16 +40,17 @@ func (g *Gateway) openState(context.Context) error {
 	if err != nil {
 		return err
 	}
+	secrets := secret.Env{Lookup: g.Config.Env}
 	g.state = snapshot.New(snapshot.Config{
 		TLS:      base,
-		Reveal:   reveal,
+		Reveal:   revealer(secrets),
 		Plugins:  plugins.All(),
 		Enabled:  selection(g.Config),
 		Strict:   fromFile(g.Config),
 		Router:   routerKind(g.Config.APISIX.Router.HTTP),
 		Upstream: env,
 		TLSPorts: g.tlsPorts(),
-		Open:     opener(g.ring, d.Enable && g.Config.Deployment.Provider() == "etcd"),
+		Open:     opener(g.ring, secrets, d.Enable && g.Config.Deployment.Provider() == "etcd"),
 		Log:      g.log,
 	})
 	g.onStop(func(context.Context) error {
@@ -56,11 +58,6 @@ func (g *Gateway) openState(context.Context) error {
 		return nil
 	})
 	return nil
-}
-
-// selection is the choice of plugins that config.yaml makes.
-func selection(c *config.Config) snapshot.Selection {
-	return snapshot.Selection{Names: c.Plugins, StreamNames: c.StreamPlugins, Attr: c.PluginAttr}
 }
 
 func routerKind(name string) router.Kind {
@@ -73,18 +70,20 @@ func routerKind(name string) router.Kind {
 	return router.HostURI
 }
 
-// reveal is what a reference to a secret refers to; another text stays as it is.
-func reveal(text string) string {
-	if value, ok := (secret.Env{Lookup: os.LookupEnv}).Value(text); ok {
-		return value
+// revealer returns what a reference to a secret refers to; another text stays as
+// it is.
+func revealer(env secret.Env) func(string) string {
+	return func(text string) string {
+		if value, ok := env.Value(text); ok {
+			return value
+		}
+		return text
 	}
-	return text
 }
 
 // opener decrypts what the Admin API stored encrypted, if anything is, and
 // resolves references to secrets.
-func opener(ring *keyring.Ring, encrypted bool) func(plugin.Spec, []byte, bool) []byte {
-	env := secret.Env{Lookup: os.LookupEnv}
+func opener(ring *keyring.Ring, env secret.Env, encrypted bool) func(plugin.Spec, []byte, bool) []byte {
 	return func(s plugin.Spec, raw []byte, credential bool) []byte {
 		schema := s.ConfigSchema()
 		if credential {

@@ -87,7 +87,9 @@ var floors = map[string][]string{
 		"internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/source/...",
 		"internal/snapshot", "internal/keyring", "internal/document",
 	},
-	"internal/control":  {"internal/snapshot", "internal/health", "internal/source/...", "internal/model", "internal/dialect/...", "internal/document"},
+	"internal/control": {
+		"internal/snapshot", "internal/health", "internal/source/...", "internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/document",
+	},
 	"internal/transfer": {"internal/model", "internal/schema", "internal/document", "internal/keyring", "internal/dialect/...", "internal/source/..."},
 
 	// 6: assembly and instruments

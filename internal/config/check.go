@@ -87,6 +87,9 @@ func (c *Config) checkDeployment(env environment) error {
 		addresses("deployment.admin.allow_admin", d.Admin.Allow),
 		port("deployment.admin.admin_listen.port", d.Admin.Listen.Port),
 	}
+	if d.Admin.Keys == nil {
+		d.Admin.KeyRequired = false // admin_key: null, as in APISIX
+	}
 	for i, k := range d.Admin.Keys {
 		at := fmt.Sprintf("deployment.admin.admin_key.%d", i+1)
 		errs = append(errs, oneOf(at+".role", k.Role, "admin", "viewer"))

@@ -5,6 +5,8 @@ package config
 
 import (
 	"encoding/json"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -32,6 +34,17 @@ type Config struct {
 	Weir          Weir                       `conf:"weir"`
 }
 
+// Env finds an environment variable for references to secrets: one that
+// nginx_config.envs gives a value, else one of the process.
+func (c *Config) Env(name string) (value string, ok bool) {
+	for _, e := range c.Nginx.Envs {
+		if n, v, given := strings.Cut(e, "="); given && n == name {
+			return v, true
+		}
+	}
+	return os.LookupEnv(name)
+}
+
 // An Ignored key of the user's file.
 type Ignored struct {
 	Path string // "nginx_config.event"
@@ -46,6 +59,14 @@ type Weir struct {
 
 	// AckTimeout bounds how long an Admin API write waits to be live (5 s).
 	AckTimeout time.Duration `conf:"ack_timeout"`
+
+	// AuditLog is the file, stdout or stderr that tells who wrote what through the
+	// Admin API; empty: nginx_config.error_log; "off": none.
+	AuditLog string `conf:"audit_log"`
+
+	// ShutdownDelay is how long requests are still taken after /status/ready has
+	// begun to fail, so that load balancers see it first (0 s).
+	ShutdownDelay time.Duration `conf:"shutdown_delay"`
 }
 
 // Store is the embedded configuration store.
@@ -280,7 +301,7 @@ func (d *Deployment) Provider() string {
 
 // Admin is the Admin API.
 type Admin struct {
-	Keys        []AdminKey `conf:"admin_key"`
+	Keys        []AdminKey `conf:"admin_key"` // nil, null in the file: none is asked for
 	KeyRequired bool       `conf:"admin_key_required"`
 	CORS        bool       `conf:"enable_admin_cors"`
 	UI          bool       `conf:"enable_admin_ui"`

@@ -77,6 +77,8 @@ func build(source []byte, env environment) (*Config, error) {
 		return nil, err
 	}
 	unplace(base)
+	c.Ignored = append(c.Ignored, unmoved(user, base, "")...)
+	c.Ignored = append(c.Ignored, foreign(user.get("discovery"))...)
 	if err := merge(base, user, ""); err != nil {
 		return nil, err
 	}

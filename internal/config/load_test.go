@@ -130,7 +130,7 @@ func TestValues(t *testing.T) {
 		{d.Provider(), "etcd"},
 		{c.Plugins, []string{"key-auth", "limit-count"}},
 		{string(c.PluginAttr["prometheus"]), `{"export_addr":{"ip":"127.0.0.1","port":9091},"on":true}`},
-		{c.Weir, Weir{Store{"/var/lib/weir", "auto"}, 2 * time.Second}},
+		{c.Weir, Weir{Store: Store{"/var/lib/weir", "auto"}, AckTimeout: 2 * time.Second}},
 	} {
 		if !reflect.DeepEqual(v.got, v.want) {
 			t.Errorf("%d: got %#v, want %#v", i, v.got, v.want)
@@ -265,6 +265,34 @@ func TestPluginList(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%#v", c.Plugins); got != want {
 			t.Errorf("%q: got %s, want %s", source, got, want)
+		}
+	}
+}
+
+// Where admin_key is null no key is asked for; where it is empty there is none
+// that opens.
+func TestNoAdminKey(t *testing.T) {
+	for source, want := range map[string]bool{
+		"": true, "deployment: {admin: {admin_key: ~}}": false, "deployment: {admin: {admin_key: []}}": true,
+		"deployment: {admin: {admin_key_required: false}}": false,
+	} {
+		c, err := Parse("f", []byte(source), nil)
+		if err != nil || c.Deployment.Admin.KeyRequired != want {
+			t.Errorf("%q: %+v, %v", source, c.Deployment.Admin, err)
+		}
+	}
+}
+
+func TestEnvs(t *testing.T) {
+	t.Setenv("WEIR_TEST_ENVS", "process")
+	t.Setenv("WEIR_TEST_OTHER", "other")
+	c, err := Parse("f", []byte("nginx_config: {envs: [WEIR_TEST_OTHER, WEIR_TEST_ENVS=file=1]}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"WEIR_TEST_ENVS": "file=1", "WEIR_TEST_OTHER": "other", "WEIR_TEST_NONE": ""} {
+		if got, ok := c.Env(name); got != want || ok != (want != "") {
+			t.Errorf("%s: %q %v", name, got, ok)
 		}
 	}
 }

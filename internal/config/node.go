@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,12 @@ func (n *node) get(key string) *node {
 		}
 	}
 	return nil
+}
+
+// same says that two values are written alike, wherever they stand.
+func (n *node) same(other *node) bool {
+	return other != nil && n.kind == other.kind && n.text == other.text && slices.Equal(n.keys, other.keys) &&
+		slices.EqualFunc(n.nodes, other.nodes, (*node).same)
 }
 
 // at follows keys downwards.

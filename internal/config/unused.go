@@ -56,6 +56,58 @@ func dot(path, key string) string {
 	return path + "." + key
 }
 
+// idle are keys that are read and change nothing in this version, as far as they
+// say something else than the defaults. Names are as in meaningless.
+var idle = []struct{ path, why string }{
+	{"apisix.stream_proxy*", notYet},
+	{"apisix.proxy_protocol*", notYet},
+	{"apisix.proxy_cache*", notYet},
+	{"apisix.lru*", notYet},
+	{"apisix.proxy_mode", notYet},
+	{"deployment.admin.enable_admin_ui", "there is no page to switch off"},
+	{"deployment.etcd.startup_retry", "the start waits for the store"},
+	{"nginx_config.http.charset", "answers of Weir's own are in UTF-8"},
+	{"nginx_config.http.proxy_ssl_server_name", "the server's name is always sent"},
+	{"nginx_config.http.underscores_in_headers", notYet},
+	{"nginx_config.stream*", notYet},
+}
+
+// unmoved lists the keys of user below path that differ from the defaults in
+// base and are idle.
+func unmoved(user, base *node, path string) []Ignored {
+	var out []Ignored
+	for i, key := range user.keys {
+		at, value := dot(path, key), user.nodes[i]
+		var old *node
+		if base != nil {
+			old = base.get(key)
+		}
+		why, isIdle := lookUp(idle, at)
+		switch {
+		case value.same(old):
+		case isIdle && (value.kind != table || old == nil):
+			out = append(out, Ignored{at, why})
+		case value.kind == table:
+			out = append(out, unmoved(value, old, at)...)
+		}
+	}
+	return out
+}
+
+// foreign lists the kinds of discovery that this version does not have.
+func foreign(discovery *node) []Ignored {
+	var out []Ignored
+	if discovery == nil {
+		return nil
+	}
+	for _, kind := range discovery.keys {
+		if kind != "dns" {
+			out = append(out, Ignored{dot("discovery", kind), notYet})
+		}
+	}
+	return out
+}
+
 const (
 	unknown  = "unknown key"
 	noNginx  = "sizes a part of nginx that Weir does not have"
@@ -77,6 +129,7 @@ var meaningless = []struct{ path, why string }{
 	{"apisix.lua_module_hook", noLua},
 	{"apisix.events*", oneAlone},
 	{"apisix.tracing", notYet},
+	{"apisix.control.router", "the Control API has no routes of its own"},
 	{"deployment.etcd.health_check_timeout", "the etcd client watches its connections itself"},
 	{"deployment.etcd.use_grpc", "the etcd client always speaks gRPC"},
 	{"ext-plugin*", notYet},
@@ -100,12 +153,19 @@ var meaningless = []struct{ path, why string }{
 }
 
 func reason(path string) string {
-	i := slices.IndexFunc(meaningless, func(m struct{ path, why string }) bool {
+	if why, ok := lookUp(meaningless, path); ok {
+		return why
+	}
+	return unknown
+}
+
+func lookUp(keys []struct{ path, why string }, path string) (why string, ok bool) {
+	i := slices.IndexFunc(keys, func(m struct{ path, why string }) bool {
 		prefix, open := strings.CutSuffix(m.path, "*")
 		return path == m.path || open && strings.HasPrefix(path, prefix)
 	})
 	if i < 0 {
-		return unknown
+		return "", false
 	}
-	return meaningless[i].why
+	return keys[i].why, true
 }

@@ -3,9 +3,13 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"runtime"
 
+	"weir/internal/dialect/apisix"
+	"weir/internal/model"
 	"weir/internal/snapshot"
 )
 
@@ -35,10 +39,19 @@ type Config struct {
 	// not.
 	Ready func() error
 
-	// Snapshot returns the state that requests see; nil: nothing is told of its
-	// objects. KeyPrefix stands before their keys, for instance "/apisix".
+	// Snapshot returns the state that requests see. KeyPrefix stands before the
+	// keys of objects, for instance "/apisix".
 	Snapshot  func() *snapshot.Snapshot
 	KeyPrefix string
+
+	Documents *apisix.Checker // knows the schemas of objects
+
+	// Reload reads anew from config.yaml which plugins are enabled and how they are
+	// set up; nil: it cannot.
+	Reload func(context.Context) error
+
+	Source func() Source // what the configuration comes from
+	Server Server
 
 	// More are further parts of the Control API by pattern of http.ServeMux.
 	More map[string]http.Handler
@@ -47,17 +60,38 @@ type Config struct {
 // API is the Control API. It answers requests for unknown paths with 404.
 //
 //	GET /v1/revision                   the Revision
+//	GET /v1/status                     the Report: what does not run as configured
 //	GET /v1/healthcheck                what health checks have found
 //	GET /v1/healthcheck/{kind}/{id}    the same of one object
+//	GET /v1/routes, services, upstreams
+//	GET /v1/route/{id}, service/{id}, upstream/{id}
+//	GET /v1/plugin_metadatas, plugin_metadata/{plugin}
+//	GET /v1/schema                     of objects and plugins
+//	GET /v1/server_info                about the process
+//	PUT /v1/plugins/reload
+//	POST /v1/gc                        collects garbage
+//
+// All but the first two are APISIX's (apisix-config.md section 4).
 func API(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/revision", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, c.Revision())
 	})
-	if c.Snapshot != nil {
-		mux.HandleFunc("GET /v1/healthcheck", c.allHealth)
-		mux.HandleFunc("GET /v1/healthcheck/{rest...}", c.oneHealth)
+	mux.HandleFunc("GET /v1/status", c.report)
+	mux.HandleFunc("GET /v1/healthcheck", c.allHealth)
+	mux.HandleFunc("GET /v1/healthcheck/{rest...}", c.oneHealth)
+	for _, k := range []model.Kind{model.KindRoute, model.KindService, model.KindUpstream} {
+		mux.HandleFunc("GET /v1/"+k.Dir(), c.all(k))
+		mux.HandleFunc("GET /v1/"+k.String()+"/{id...}", c.one(k))
 	}
+	mux.HandleFunc("GET /v1/plugin_metadatas", c.allMetadata)
+	mux.HandleFunc("GET /v1/plugin_metadata/{plugin}", c.oneMetadata)
+	mux.HandleFunc("GET /v1/schema", c.schema)
+	mux.HandleFunc("GET /v1/server_info", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, c.Server)
+	})
+	mux.HandleFunc("PUT /v1/plugins/reload", c.reload)
+	mux.HandleFunc("POST /v1/gc", func(http.ResponseWriter, *http.Request) { runtime.GC() })
 	for pattern, h := range c.More {
 		mux.Handle(pattern, h)
 	}

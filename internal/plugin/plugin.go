@@ -17,6 +17,10 @@ type Meta struct {
 	// Type is "auth" for plugins that authenticate a consumer, otherwise empty.
 	Type string
 
+	// Scope is "global" for plugins that concern the whole gateway (APISIX:
+	// batch-requests, error-log-logger, node-status, server-info), otherwise empty.
+	Scope string
+
 	// Guard says that the plugin restricts who or what passes. A route whose
 	// guard cannot run answers 503 and is never open. True for every Type "auth".
 	Guard bool

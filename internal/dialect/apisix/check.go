@@ -90,6 +90,44 @@ func (c *Checker) CheckSchema(kind model.Kind, raw []byte) error {
 	return err
 }
 
+// Fill returns a document as APISIX holds it: with the defaults of its schema,
+// and the nodes of upstreams as a list. One that does not satisfy its schema comes
+// as it is.
+func (c *Checker) Fill(kind model.Kind, raw []byte) *document.Value {
+	if s := c.kinds[kind]; s != nil {
+		if filled, err := s.Fill(raw); err == nil {
+			raw = filled
+		}
+	}
+	v, err := document.Parse(raw)
+	if err != nil {
+		return document.NewString(string(raw))
+	}
+	listNodes(v)
+	listNodes(v.Get("upstream"))
+	return v
+}
+
+// listNodes turns nodes that are written as an object into a list.
+func listNodes(up *document.Value) {
+	nodes := up.Get("nodes")
+	if !nodes.Is(document.Object) {
+		return
+	}
+	list := &document.Value{Kind: document.Array}
+	for _, m := range nodes.Members {
+		host, port := SplitAddr(m.Name)
+		n := document.NewObject()
+		n.Set("host", document.NewString(host))
+		if port != 0 {
+			n.Set("port", document.NewInt(int64(port)))
+		}
+		n.Set("weight", m.Value)
+		list.Items = append(list.Items, n)
+	}
+	up.Set("nodes", list)
+}
+
 // Check reports why APISIX would refuse to store a document: its schema, then
 // the rules between its members. It does not check what it would have to look
 // up elsewhere: references, plugins, ownership of keys. The error's text is the

@@ -2,6 +2,11 @@ package apisix
 
 import "strings"
 
+// StreamPluginNames are the plugins of APISIX 3.18 that work on streams.
+func StreamPluginNames() []string {
+	return strings.Fields("ip-restriction limit-conn mqtt-proxy prometheus syslog traffic-split")
+}
+
 // PluginNames are the plugins of APISIX 3.18. One that is not in this build is
 // refused as missing here, not as unknown.
 func PluginNames() []string {

@@ -74,7 +74,7 @@ func (it Item) Named() error {
 	case model.KindPluginMetadata:
 		return errors.New("missing plugin name")
 	case model.KindSecret:
-		return errors.New("missing secret id")
+		return errors.New("invalid secret id: ")
 	case model.KindConsumer:
 		return errors.New(`invalid configuration: property "username" is required`)
 	}

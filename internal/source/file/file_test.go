@@ -251,7 +251,7 @@ func TestBroken(t *testing.T) {
 		"routes/arr_8":          "wrong type: expected object, got string",
 		"upstreams/":            "wrong type: expected array, got object",
 		"consumers/arr_4":       `property "username" is required`,
-		"secrets/arr_4":         "missing secret id",
+		"secrets/arr_4":         "invalid secret id: ",
 		"plugin_metadata/arr_1": "missing plugin name",
 	}
 	check("skipped", b.Status().Skipped, skipped)
