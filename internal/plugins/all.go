@@ -28,6 +28,7 @@ import (
 	"weir/internal/plugins/limitcount"
 	"weir/internal/plugins/limitreq"
 	"weir/internal/plugins/mocking"
+	"weir/internal/plugins/mqttproxy"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/proxyrewrite"
 	"weir/internal/plugins/realip"
@@ -80,5 +81,15 @@ func All() []plugin.Spec {
 		trafficsplit.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
+	}
+}
+
+// Streams returns every plugin of stream routes. The caller owns the slice.
+func Streams() []plugin.StreamSpec {
+	return []plugin.StreamSpec{
+		iprestriction.Stream,
+		limitconn.Stream,
+		mqttproxy.Stream,
+		trafficsplit.Stream,
 	}
 }

@@ -35,7 +35,11 @@ func TestList(t *testing.T) {
 	for _, p := range All() {
 		listed = append(listed, dirOf(p))
 	}
+	for _, p := range Streams() {
+		listed = append(listed, strings.ReplaceAll(p.Name, "-", ""))
+	}
 	slices.Sort(listed)
+	listed = slices.Compact(listed)
 	if len(listed) == 0 || !slices.Equal(listed, dirs) {
 		t.Errorf("the list has %v, the directories are %v; run go generate ./internal/plugins", listed, dirs)
 	}
@@ -70,6 +74,23 @@ func TestEvery(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEveryStream is what every plugin of stream routes gets for being in the list.
+func TestEveryStream(t *testing.T) {
+	priorities := map[int]string{}
+	for _, p := range Streams() {
+		if p.Doc == "" {
+			t.Errorf("%s: no Doc", p.Name)
+		}
+		if other := priorities[p.Priority]; other != "" {
+			t.Errorf("%s: priority %d also belongs to %s", p.Name, p.Priority, other)
+		}
+		priorities[p.Priority] = p.Name
+		if _, err := p.Compile([]byte(`[`), plugintest.Env(time.Now)); err == nil {
+			t.Errorf("%s: compiled what is not JSON", p.Name)
+		}
 	}
 }
 

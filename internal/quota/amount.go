@@ -21,6 +21,9 @@ type Amount struct {
 	text   *expr.Template // nil: the number
 }
 
+// Number is the Amount n.
+func Number(n int) Amount { return Amount{number: int64(n)} }
+
 // A Positive is an Amount of at least 1.
 type Positive struct{ Amount }
 

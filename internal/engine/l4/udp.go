@@ -85,7 +85,7 @@ func (p *udpPort) deliver(from netip.AddrPort, b []byte) {
 	if s == nil {
 		return
 	}
-	d := &datagram{wire.GetBuffer(len(b)), copy(nil, b)}
+	d := &datagram{Buffer: wire.GetBuffer(len(b))}
 	d.n = copy(d.B, b)
 	select {
 	case s.in <- d:

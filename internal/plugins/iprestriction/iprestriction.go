@@ -7,14 +7,17 @@ import (
 	"weir/internal/schema"
 )
 
+// meta is immutable.
+var meta = plugin.Meta{
+	Name: "ip-restriction", Priority: 3000, Guard: true,
+	Doc: "Admits only listed IP addresses and networks, or refuses listed ones.",
+}
+
 // Plugin is the plugin.
-var Plugin = plugin.Define(
-	plugin.Meta{
-		Name: "ip-restriction", Priority: 3000, Guard: true,
-		Doc: "Admits only listed IP addresses and networks, or refuses listed ones.",
-	},
-	compile,
-)
+var Plugin = plugin.Define(meta, compile)
+
+// Stream is the plugin of stream routes.
+var Stream = plugin.DefineStream(meta, compileStream)
 
 // Config is the configuration on a route.
 type Config struct {
@@ -46,4 +49,12 @@ func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
 		return nil
 	}
 	return plugin.Phases{Access: access}, nil
+}
+
+func compileStream(c *Config, env plugin.Env) (plugin.Stream, error) {
+	p, err := compile(c, env)
+	if err != nil {
+		return plugin.Stream{}, err
+	}
+	return plugin.Stream{Preread: func(s *plugin.StreamCtx) *plugin.Reply { return p.Access(&s.Ctx) }}, nil
 }

@@ -14,15 +14,15 @@ import (
 const name = "limit-conn"
 
 // Plugin is limit-conn as in APISIX.
-var Plugin = plugin.Define(
-	plugin.Meta{
-		Name:     name,
-		Priority: 1003,
-		Guard:    true,
-		Doc:      "Bounds how many requests per key are under way at once: some more wait, the others are refused.",
-	},
-	compile,
-)
+var Plugin = plugin.Define(meta, compile)
+
+// meta is immutable.
+var meta = plugin.Meta{
+	Name:     name,
+	Priority: 1003,
+	Guard:    true,
+	Doc:      "Bounds how many requests per key are under way at once: some more wait, the others are refused.",
+}
 
 // Config is the configuration on a route.
 type Config struct {

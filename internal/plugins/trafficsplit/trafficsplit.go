@@ -14,14 +14,17 @@ import (
 const name = "traffic-split"
 
 // Plugin is traffic-split as in APISIX.
-var Plugin = plugin.Define(
-	plugin.Meta{
-		Name:     name,
-		Priority: 966,
-		Doc:      "Sends parts of the traffic to other upstreams than the route's, by weight and by what requests are like.",
-	},
-	compile,
-)
+var Plugin = plugin.Define(meta, compile)
+
+// Stream is the plugin of stream routes.
+var Stream = plugin.DefineStream(meta, compileStream)
+
+// meta is immutable.
+var meta = plugin.Meta{
+	Name:     name,
+	Priority: 966,
+	Doc:      "Sends parts of the traffic to other upstreams than the route's, by weight and by what requests are like.",
+}
 
 // Config is the configuration on a route.
 type Config struct {
@@ -128,6 +131,14 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		return nil
 	}
 	return plugin.Phases{Access: access}, nil
+}
+
+func compileStream(c *Config, env plugin.Env) (plugin.Stream, error) {
+	p, err := compile(c, env)
+	if err != nil {
+		return plugin.Stream{}, err
+	}
+	return plugin.Stream{Preread: func(s *plugin.StreamCtx) *plugin.Reply { return p.Access(&s.Ctx) }}, nil
 }
 
 func compileRule(given Rule, env plugin.Env, key string) (rule, error) {
