@@ -79,11 +79,17 @@ func NewUpload(r interface{ Read([]byte) (int, error) }, trailer func() *wire.He
 type measured struct {
 	r     interface{ Read([]byte) (int, error) }
 	bytes int64
+	limit func() int64 // nil: none
 }
 
 func (c *measured) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.bytes += int64(n)
+	if c.limit != nil {
+		if limit := c.limit(); limit > 0 && c.bytes > limit {
+			err = errBodyTooLarge
+		}
+	}
 	return n, err
 }
 
@@ -96,7 +102,7 @@ func (c *measured) Ready() bool {
 // An Exchange is one request of a Connection.
 type Exchange struct {
 	exchange
-	gone chan struct{} // closed when the client leaves; nil: nobody looks
+	gone chan struct{} // holds one when the client has left
 }
 
 // Exchange returns an exchange whose request the caller fills, with the stream
@@ -104,6 +110,9 @@ type Exchange struct {
 func (c *Connection) Exchange(s Stream, u Upload) *Exchange {
 	x := c.take()
 	x.stream, x.upload = s, u
+	if m, ok := u.Reader.(*measured); ok {
+		m.limit = x.maxBody
+	}
 	x.request.Reset()
 	return x
 }
@@ -116,7 +125,7 @@ func (c *Connection) take() *Exchange {
 		c.idle = c.idle[:n-1]
 		return x
 	}
-	x := new(Exchange)
+	x := &Exchange{gone: make(chan struct{}, 1)}
 	x.exchange.init(c.engine, nil, upload{})
 	x.ctx.Peer, x.ctx.Server = c.peer, c.server
 	x.peer, x.serverPort = c.peer.Addr().String(), strconv.Itoa(int(c.server.Port()))
@@ -150,8 +159,14 @@ func headSize(r *wire.Request) int64 {
 	return int64(n)
 }
 
-// Abort ends the wait for the upstream, for a client that has left.
-func (x *Exchange) Abort() { x.call.Abort() }
+// Abort ends the wait for the upstream, or a pause, for a client that has left.
+func (x *Exchange) Abort() {
+	x.call.Abort()
+	select {
+	case x.gone <- struct{}{}:
+	default:
+	}
+}
 
 // pause waits as plugins ask for it.
 func (x *Exchange) pause(d time.Duration) bool {
@@ -176,6 +191,10 @@ func (x *Exchange) Trailer() *wire.Header { return x.trailer }
 
 // Done gives x back. Nothing of it may be used any more.
 func (c *Connection) Done(x *Exchange) {
+	select {
+	case <-x.gone:
+	default:
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = append(c.idle, x)

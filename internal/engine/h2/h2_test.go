@@ -28,6 +28,8 @@ import (
 	"weir/internal/engine"
 	"weir/internal/model"
 	"weir/internal/plugin"
+	"weir/internal/plugins/clientcontrol"
+	"weir/internal/plugins/faultinjection"
 	"weir/internal/plugins/keyauth"
 	"weir/internal/snapshot"
 	"weir/internal/upstream"
@@ -98,7 +100,7 @@ func start(t *testing.T) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
-		Plugins:  []plugin.Spec{keyauth.Plugin},
+		Plugins:  []plugin.Spec{keyauth.Plugin, faultinjection.Plugin, clientcontrol.Plugin},
 		Upstream: upstream.Env{Pools: g.pools, Log: log},
 		TLS:      &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
 		Log:      log,
