@@ -10,6 +10,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/limit"
 	"weir/internal/plugin"
+	"weir/internal/wire"
 )
 
 const name = "api-breaker"
@@ -105,15 +106,27 @@ func (b *breaker) compileAnswer() error {
 		if err != nil {
 			return fmt.Errorf("break_response_headers: %s: %w", h.Key, err)
 		}
-		if !t.Fixed() {
-			b.values = make([]*expr.Template, len(b.conf.Headers))
+		if wire.EqualFold(h.Key, "Content-Type") { // there is one, the last
+			b.drop(h.Key)
 		}
 		b.answer.Header = append(b.answer.Header, [2]string{h.Key, h.Value})
+		b.values = append(b.values, t)
 	}
-	for i := range b.values {
-		b.values[i], _ = expr.Parse(b.conf.Headers[i].Value) // parsed before
+	if !slices.ContainsFunc(b.values, func(t *expr.Template) bool { return !t.Fixed() }) {
+		b.values = nil
 	}
 	return nil
+}
+
+// drop removes a header from the answer.
+func (b *breaker) drop(key string) {
+	for i, h := range b.answer.Header {
+		if wire.EqualFold(h[0], key) {
+			b.answer.Header = slices.Delete(b.answer.Header, i, i+1)
+			b.values = slices.Delete(b.values, i, i+1)
+			return
+		}
+	}
 }
 
 // reply is the answer with the request's own header values.

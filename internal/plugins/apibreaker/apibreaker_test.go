@@ -1,6 +1,7 @@
 package apibreaker
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -126,6 +127,11 @@ func TestAnswer(t *testing.T) {
 	if r.Status != 200 || string(r.Body) != `{"message":"breaker opened."}` || r.Header[0] != [2]string{"Content-Type", "application/json"} ||
 		r.Header[1] != [2]string{"X-Who", "me at 127.0.0.1"} {
 		t.Errorf("with headers: %+v", r)
+	}
+	r = trip(`{"break_response_code":502,"break_response_body":"x","break_response_headers":[
+		{"key":"Content-Type","value":"a/b"},{"key":"X","value":"1"},{"key":"content-type","value":"$http_who"},{"key":"X","value":"2"}]}`)
+	if got := fmt.Sprint(r.Header); got != "[[X 1] [content-type me] [X 2]]" {
+		t.Errorf("repeated headers: %s", got)
 	}
 	if r = trip(`{"break_response_code":599,"break_response_body":""}`); r.Body == nil {
 		t.Error("an empty body is a body")
