@@ -40,6 +40,7 @@ import (
 	"weir/internal/plugins/trafficsplit"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
+	"weir/internal/plugins/workflow"
 )
 
 //go:generate go run gen.go
@@ -81,6 +82,7 @@ func All() []plugin.Spec {
 		trafficsplit.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
+		workflow.Plugin,
 	}
 }
 
