@@ -106,6 +106,7 @@ type state struct {
 	scheme   string
 	filter   filter
 	held     *load     // of the chosen node; nil: not counted
+	counts   bool      // for passive checks
 	end      *endpoint // the chosen address; nil: none
 	id       ident     // what its connection must be
 	cert     *Certificate
@@ -257,8 +258,8 @@ func (c *Call) countAnswer() {
 	if status == 0 && c.Response != nil {
 		status = c.Response.Status
 	}
-	if c.end != nil && status != 0 {
-		c.end.target.Load().Answered(status)
+	if status != 0 {
+		c.checked().Answered(status)
 	}
 }
 

@@ -127,7 +127,7 @@ func (c *Call) dial(ctx context.Context, n *node, kept bool) (*conn, error) {
 		if next == nil {
 			return nil, err
 		}
-		c.end.target.Load().Failed()
+		c.checked().Failed()
 		c.end = next
 	}
 }

@@ -143,7 +143,8 @@ func (c *Call) findNodes() error {
 			c.set = u.replace(list)
 		}
 	}
-	if u.checks != nil && !u.checking.Load() && len(c.set.nodes) > 0 {
+	c.counts = u.checking.Load()
+	if u.checks != nil && !c.counts && len(c.set.nodes) > 0 {
 		u.family.startChecks(u)
 	}
 	return nil

@@ -170,7 +170,7 @@ func (c *Call) dialLink(ctx context.Context, n *node, s *Session) (net.Conn, err
 		if next == nil {
 			return nil, err
 		}
-		c.end.target.Load().Failed()
+		c.checked().Failed()
 		c.end = next
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"weir/internal/health"
 	"weir/internal/wire"
 )
 
@@ -140,15 +141,22 @@ func (c *Call) again(n *node, err *Error) error {
 
 // blame counts a failure of the node for its health.
 func (c *Call) blame(err *Error) {
-	if c.end == nil {
-		return
-	}
 	switch err.Kind {
 	case Timeout:
-		c.end.target.Load().TimedOut()
+		c.checked().TimedOut()
 	case Dial, Reset, Malformed:
-		c.end.target.Load().Failed()
+		c.checked().Failed()
 	}
+}
+
+// checked is the chosen address as passive checks see it; nil: they do not see
+// the request. The one that starts the checks is not counted, as in APISIX,
+// where they come a moment later.
+func (c *Call) checked() *health.Target {
+	if c.end == nil || !c.counts {
+		return nil
+	}
+	return c.end.target.Load()
 }
 
 // try sends the request to n. A kept connection that turns out to be closed
