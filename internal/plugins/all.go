@@ -30,6 +30,7 @@ import (
 	"weir/internal/plugins/mocking"
 	"weir/internal/plugins/mqttproxy"
 	"weir/internal/plugins/multiauth"
+	"weir/internal/plugins/prometheus"
 	"weir/internal/plugins/proxyrewrite"
 	"weir/internal/plugins/realip"
 	"weir/internal/plugins/redirect"
@@ -72,6 +73,7 @@ func All() []plugin.Spec {
 		limitreq.Plugin,
 		mocking.Plugin,
 		multiauth.Plugin,
+		prometheus.Plugin,
 		proxyrewrite.Plugin,
 		realip.Plugin,
 		redirect.Plugin,
