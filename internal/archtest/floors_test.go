@@ -38,6 +38,8 @@ var floors = map[string][]string{
 	"internal/health":            {"internal/wire"},
 	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve", "internal/upstream/..."},
 	"internal/upstream/...":      {"internal/wire"},
+	"internal/discovery":         {"internal/upstream", "internal/model", "internal/schema"},
+	"internal/discovery/...":     {"internal/discovery", "internal/discovery/consul"},
 	"internal/cert":              {"internal/model", "internal/cow", "internal/expr"},
 	"internal/redisclient":       {"internal/plugin", "internal/schema"},
 	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
@@ -48,7 +50,8 @@ var floors = map[string][]string{
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter"},
 
-	"internal/redisclient/redistest": {},
+	"internal/redisclient/redistest":   {},
+	"internal/discovery/discoverytest": {"internal/discovery", "internal/upstream", "internal/model"},
 
 	// 3: what a request and a change pass through
 	"internal/plan":         {"internal/plugin", "internal/expr"},
@@ -104,7 +107,7 @@ var floors = map[string][]string{
 }
 
 // testOnly are helpers that no product code imports.
-var testOnly = []string{"internal/plugin/plugintest", "internal/redisclient/redistest", "internal/weirtest", "internal/archtest"}
+var testOnly = []string{"internal/plugin/plugintest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/archtest"}
 
 // noHTTP are the packages that speak HTTP by wire alone.
 var noHTTP = []string{"internal/wire", "internal/plugin", "internal/plan", "internal/router", "internal/upstream", "internal/engine"}
