@@ -23,6 +23,10 @@ func metaOf(raw json.RawMessage) (meta, error) {
 		Meta meta `json:"_meta"`
 	}
 	if err := json.Unmarshal(raw, &conf); err != nil {
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) == nil && len(list) == 0 {
+			return meta{}, nil // an empty object, as Lua writes it
+		}
 		return meta{}, fmt.Errorf("property %q validation failed: %w", "_meta", err)
 	}
 	m := conf.Meta

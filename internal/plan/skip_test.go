@@ -34,3 +34,19 @@ func TestSkip(t *testing.T) {
 		t.Error("the next request skips, too")
 	}
 }
+
+// TestEmptyArray: Lua's clients write an empty object as an array.
+func TestEmptyArray(t *testing.T) {
+	_, specs := newJournal()
+	p, err := Compile(specs, []Conf{{Plugin: "a", Owner: "r", Raw: []byte(" [ ]")}}, testEnv())
+	if err == nil {
+		p.Release()
+	} else {
+		t.Error(err)
+	}
+	p, err = Compile(specs, []Conf{{Plugin: "a", Owner: "r", Raw: []byte("[]\n")}}, testEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+}
