@@ -79,6 +79,7 @@ type Engine struct {
 	draining atomic.Bool
 	wg       sync.WaitGroup // connections and acceptors
 	clock    clock
+	counters counters
 	stop     chan struct{}
 	stopOnce sync.Once
 	sweeper  sync.WaitGroup
@@ -194,6 +195,7 @@ func (e *Engine) Connections() int {
 }
 
 func (e *Engine) add(c member) {
+	e.counters.accepted.Add(1)
 	e.mu.Lock()
 	e.members[c] = struct{}{}
 	e.mu.Unlock()

@@ -43,6 +43,8 @@ type exchange struct {
 	secure *secure // nil: not over TLS
 	pin    *snapshot.Pin
 
+	counted *cell // the requests
+
 	peer       string // the other end's address
 	serverPort string // ours
 
@@ -88,7 +90,7 @@ type exchange struct {
 
 func (x *exchange) init(e *Engine, s stream, u upload) {
 	x.engine, x.stream, x.upload = e, s, u
-	x.pin = e.State.NewPin()
+	x.pin, x.counted = e.State.NewPin(), e.counters.cell()
 	x.ctx.Request = &x.request
 	x.ctx.Buffer, x.ctx.Limits = x, e.BodyLimits
 	x.earlyHook, x.tryHook, x.hashHook = x.early, x.beforeTry, x.hashKey
@@ -111,6 +113,7 @@ func (x *exchange) begin(now time.Time) {
 
 // handle answers the request. A panic in a plugin loses this request alone.
 func (x *exchange) handle() {
+	x.counted.n.Add(1)
 	snap := x.pin.Take()
 	defer x.end()
 	x.ctx.Index = snap
