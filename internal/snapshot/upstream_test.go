@@ -124,7 +124,7 @@ func TestHealthOfObjects(t *testing.T) {
 	service, _ := s.services.Get("s")
 	up, _ := s.upstreams.Get("u")
 	for _, u := range []*Upstream{own.running.Value.Upstream, service.upstream, up.running} {
-		for range 10 {
+		for range 12 {
 			ask(t, u)
 		}
 	}
