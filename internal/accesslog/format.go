@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,8 +27,9 @@ type part struct {
 	v       expr.Var
 }
 
-// compile reads nginx's log_format syntax: $name and ${name}.
-func compile(text string, json bool) (*format, error) {
+// compile reads nginx's log_format syntax: $name and ${name}. more are names that
+// are set where they are known.
+func compile(text string, json bool, more ...string) (*format, error) {
 	f := &format{json: json, absent: "-"}
 	if json {
 		f.absent = ""
@@ -45,7 +47,11 @@ func compile(text string, json bool) (*format, error) {
 		if name == "request_uri" {
 			name = "real_request_uri" // nginx logs the raw target under this name
 		}
-		v, err := expr.Lookup(name)
+		look := expr.Lookup
+		if slices.Contains(more, name) {
+			look = setVariable
+		}
+		v, err := look(name)
 		if err != nil {
 			return nil, err
 		}
@@ -53,6 +59,10 @@ func compile(text string, json bool) (*format, error) {
 		text = after
 	}
 }
+
+// setVariable is the variable that a session has been given, whether or not a
+// request has one of that name.
+func setVariable(name string) (expr.Var, error) { return expr.Set(name), nil }
 
 func cutName(s string) (name, rest string, err error) {
 	if inner, ok := strings.CutPrefix(s, "{"); ok {

@@ -19,6 +19,9 @@ import (
 
 // Config says where and how the access log is written.
 type Config struct {
+	// Variables are names that a format may have beside the gateway's own; they are
+	// what Ctx.SetVar has set.
+	Variables []string
 	// Path is a file, made with its folder if it is missing, or stdout or
 	// stderr.
 	Path string
@@ -72,7 +75,7 @@ func Open(c Config) (*Log, error) {
 	if c.Escape != "" && c.Escape != "default" && c.Escape != "json" {
 		return nil, fmt.Errorf("access log: escape %q is neither default nor json", c.Escape)
 	}
-	f, err := compile(c.Format, c.Escape == "json")
+	f, err := compile(c.Format, c.Escape == "json", c.Variables...)
 	if err != nil {
 		return nil, fmt.Errorf("access log: format: %w", err)
 	}

@@ -67,7 +67,10 @@ type Deps struct {
 	Checker *apisix.Checker
 	Ring    *keyring.Ring
 	Plugins []plugin.Spec // of this build
-	Record  func(Change)  // is told of every write; nil: nobody is
+
+	StreamPlugins []plugin.StreamSpec // of this build, for stream routes
+
+	Record func(Change) // is told of every write; nil: nobody is
 
 	// Enabled says that a plugin may be configured, in a stream route if stream;
 	// nil: all may, outside of stream routes.
@@ -146,6 +149,7 @@ type API struct {
 	keys      []hashedKey
 	resources map[string]*resource
 	plugins   map[string]plugin.Spec
+	streams   map[string]plugin.StreamSpec
 	checker   *declared.Checker
 }
 
@@ -167,12 +171,15 @@ func New(cfg Config, deps Deps) *API {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, deps: deps, keys: hashKeys(cfg.Keys), resources: resources(), plugins: map[string]plugin.Spec{}}
+	a := &API{cfg: cfg, deps: deps, keys: hashKeys(cfg.Keys), resources: resources(), plugins: map[string]plugin.Spec{}, streams: map[string]plugin.StreamSpec{}}
+	for _, p := range deps.StreamPlugins {
+		a.streams[p.Name] = p
+	}
 	for _, p := range deps.Plugins {
 		a.plugins[p.Name] = p
 	}
 	a.checker = &declared.Checker{
-		Documents: deps.Checker, Plugins: a.plugins, Enabled: deps.Enabled, Compile: deps.Applier.Check,
+		Documents: deps.Checker, Plugins: a.plugins, Streams: a.streams, Enabled: deps.Enabled, Compile: deps.Applier.Check,
 		Versioned: deps.Configs != nil,
 	}
 	return a

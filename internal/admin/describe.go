@@ -31,6 +31,10 @@ func (a *API) describe(what string, r *request) answer {
 	if r.args.Get("all") == "true" {
 		return a.allPlugins(subsystem)
 	}
+	stream, ok := a.streams[r.id]
+	if subsystem == "stream" && ok && a.enabledFor(r.id, true) {
+		return asJSON(stream.ConfigSchema())
+	}
 	spec, ok := a.plugins[r.id]
 	if !ok || subsystem == "stream" || !a.enabled(r.id) {
 		return refuse(http.StatusNotFound, "plugin not found in subsystem %s", subsystem)
@@ -61,24 +65,41 @@ func (a *API) allPlugins(subsystem string) answer {
 				all[name] = p.Describe()
 			}
 		}
+		return asJSON(all)
+	}
+	for name, p := range a.streams {
+		if a.enabledFor(name, true) {
+			all[name] = p.Describe()
+		}
 	}
 	return asJSON(all)
 }
 
-func (a *API) enabled(plugin string) bool {
-	return a.deps.Enabled == nil || a.deps.Enabled(plugin, false)
+func (a *API) enabled(plugin string) bool { return a.enabledFor(plugin, false) }
+
+// enabledFor says that a plugin may be configured, in a stream route if stream.
+func (a *API) enabledFor(plugin string, stream bool) bool {
+	return a.deps.Enabled == nil || a.deps.Enabled(plugin, stream)
 }
 
 // pluginNames answers with the plugins of a subsystem, the first to run first.
 func (a *API) pluginNames(args url.Values) answer {
-	var list []plugin.Spec
+	var list []plugin.Meta
+	stream := args.Get("subsystem") == "stream"
 	switch {
+	case stream:
+		for _, p := range a.deps.StreamPlugins {
+			list = append(list, p.Meta)
+		}
 	case !args.Has("subsystem"), args.Get("subsystem") == "http":
-		list = slices.DeleteFunc(slices.Clone(a.deps.Plugins), func(p plugin.Spec) bool { return !a.enabled(p.Name) })
-	case args.Get("subsystem") != "stream":
+		for _, p := range a.deps.Plugins {
+			list = append(list, p.Meta)
+		}
+	default:
 		return answer{status: http.StatusBadRequest, body: []byte("invalid subsystem passed")}
 	}
-	slices.SortStableFunc(list, func(x, y plugin.Spec) int {
+	list = slices.DeleteFunc(list, func(p plugin.Meta) bool { return !a.enabledFor(p.Name, stream) })
+	slices.SortStableFunc(list, func(x, y plugin.Meta) int {
 		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.Name, y.Name))
 	})
 	names := make([]string, len(list))

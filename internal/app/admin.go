@@ -47,7 +47,7 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 	deps := admin.Deps{
 		Store: g.store, Applier: g.state, View: func() admin.View { return view{g.state.Current()} },
 		Checker: g.documents,
-		Ring:    g.ring, Plugins: plugins.All(), Log: g.log,
+		Ring:    g.ring, Plugins: plugins.All(), StreamPlugins: plugins.Streams(), Log: g.log,
 		Record: g.audit.record, Reload: g.reload,
 		Enabled: func(name string, stream bool) bool { return g.state.Current().Enabled(name, stream) },
 	}

@@ -18,6 +18,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/dialect/apisix"
 	"weir/internal/engine"
+	"weir/internal/engine/l4"
 	"weir/internal/keyring"
 	"weir/internal/model"
 	"weir/internal/snapshot"
@@ -61,13 +62,16 @@ type Gateway struct {
 	ready    atomic.Bool
 	stopping atomic.Bool
 
-	engine     *engine.Engine
-	data       []net.Listener
-	admin      net.Listener
-	control    net.Listener
-	status     net.Listener
-	echo       net.Listener
-	background sync.WaitGroup // servers and watchers; each has a step that ends it
+	engine      *engine.Engine
+	streams     *l4.Engine // nil: streams are not proxied
+	streamLog   *accesslog.Log
+	data        []net.Listener
+	admin       net.Listener
+	control     net.Listener
+	status      net.Listener
+	echo        net.Listener
+	streamAddrs []net.Addr
+	background  sync.WaitGroup // servers and watchers; each has a step that ends it
 
 	stops  []func(context.Context) error // in the order of the start
 	failed chan error
@@ -82,7 +86,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
-		g.load, g.settlePlugins, g.openEngine, g.openEcho, g.openAdmin,
+		g.load, g.settlePlugins, g.openEngine, g.openStream, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -137,7 +141,7 @@ func (g *Gateway) fail(err error) {
 
 // Reopen opens the logs anew, after they were moved away.
 func (g *Gateway) Reopen() error {
-	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen())
+	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen(), g.streamLog.Reopen())
 }
 
 // Data are the addresses that serve requests.

@@ -82,6 +82,13 @@ func (g *Gateway) sayReady() {
 	if len(at) > 0 {
 		g.say("proxy", "%s", strings.Join(at, " "))
 	}
+	if len(g.streamAddrs) > 0 {
+		at = nil
+		for _, a := range g.streamAddrs {
+			at = append(at, a.Network()+"://"+a.String())
+		}
+		g.say("streams", "%s", strings.Join(at, " "))
+	}
 	g.say("ready", "after %v", time.Since(g.began).Round(time.Millisecond))
 }
 

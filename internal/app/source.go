@@ -92,9 +92,13 @@ func (g *Gateway) checker() declared.Checker {
 	for _, s := range plugins.All() {
 		byName[s.Name] = s
 	}
+	streams := map[string]plugin.StreamSpec{}
+	for _, s := range plugins.Streams() {
+		streams[s.Name] = s
+	}
 	return declared.Checker{
 		Documents: g.documents,
-		Plugins:   byName, Compile: g.state.Check,
+		Plugins:   byName, Streams: streams, Compile: g.state.Check,
 		Enabled: func(name string, stream bool) bool { return g.state.Current().Enabled(name, stream) },
 	}
 }

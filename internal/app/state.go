@@ -42,16 +42,17 @@ func (g *Gateway) openState(context.Context) error {
 	}
 	secrets := secret.Env{Lookup: g.Config.Env}
 	g.state = snapshot.New(snapshot.Config{
-		TLS:      base,
-		Reveal:   revealer(secrets),
-		Plugins:  plugins.All(),
-		Enabled:  selection(g.Config),
-		Strict:   fromFile(g.Config),
-		Router:   routerKind(g.Config.APISIX.Router.HTTP),
-		Upstream: env,
-		TLSPorts: g.tlsPorts(),
-		Open:     opener(g.ring, secrets, d.Enable && g.Config.Deployment.Provider() == "etcd"),
-		Log:      g.log,
+		TLS:           base,
+		Reveal:        revealer(secrets),
+		Plugins:       plugins.All(),
+		StreamPlugins: plugins.Streams(),
+		Enabled:       selection(g.Config),
+		Strict:        fromFile(g.Config),
+		Router:        routerKind(g.Config.APISIX.Router.HTTP),
+		Upstream:      env,
+		TLSPorts:      g.tlsPorts(),
+		Open:          opener(g.ring, secrets, d.Enable && g.Config.Deployment.Provider() == "etcd"),
+		Log:           g.log,
 	})
 	g.onStop(func(context.Context) error {
 		g.state.Close()

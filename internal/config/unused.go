@@ -59,17 +59,13 @@ func dot(path, key string) string {
 // idle are keys that are read and change nothing in this version, as far as they
 // say something else than the defaults. Names are as in meaningless.
 var idle = []struct{ path, why string }{
-	{"apisix.stream_proxy*", notYet},
-	{"apisix.proxy_protocol*", notYet},
 	{"apisix.proxy_cache*", notYet},
 	{"apisix.lru*", notYet},
-	{"apisix.proxy_mode", notYet},
 	{"deployment.admin.enable_admin_ui", "there is no page to switch off"},
 	{"deployment.etcd.startup_retry", "the start waits for the store"},
 	{"nginx_config.http.charset", "answers of Weir's own are in UTF-8"},
 	{"nginx_config.http.proxy_ssl_server_name", "the server's name is always sent"},
 	{"nginx_config.http.underscores_in_headers", notYet},
-	{"nginx_config.stream*", notYet},
 }
 
 // unmoved lists the keys of user below path that differ from the defaults in

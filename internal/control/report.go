@@ -77,8 +77,8 @@ func (c *Config) schema(w http.ResponseWriter, _ *http.Request) {
 	told := struct {
 		Main    map[string]json.RawMessage    `json:"main"`
 		Plugins map[string]plugin.Description `json:"plugins"`
-		Stream  struct{}                      `json:"stream_plugins"`
-	}{map[string]json.RawMessage{}, map[string]plugin.Description{}, struct{}{}}
+		Stream  map[string]plugin.Description `json:"stream_plugins"`
+	}{map[string]json.RawMessage{}, map[string]plugin.Description{}, map[string]plugin.Description{}}
 	for _, name := range mainSchemas {
 		if doc, ok := c.Documents.Schema(name); ok {
 			told.Main[name] = doc
@@ -86,6 +86,9 @@ func (c *Config) schema(w http.ResponseWriter, _ *http.Request) {
 	}
 	for _, s := range c.Snapshot().Plugins() {
 		told.Plugins[s.Name] = s.Describe()
+	}
+	for _, s := range c.Snapshot().StreamPlugins() {
+		told.Stream[s.Name] = s.Describe()
 	}
 	answer(w, http.StatusOK, told)
 }

@@ -69,6 +69,10 @@ func lookup(name string) (v Var, known bool, err error) {
 	return Var{}, false, nil
 }
 
+// Set is the variable that Ctx.SetVar has set, whatever the gateway's own of that
+// name is.
+func Set(name string) Var { return set(name) }
+
 // set is a variable that only plugins set.
 func set(name string) Var {
 	return Var{text: func(c *plugin.Ctx) (string, bool) { return c.Var(name) }}

@@ -82,6 +82,9 @@ func (s StreamSpec) MetadataSchema() *schema.Schema { return s.base.metadata }
 // Secrets is s as far as it has secrets, for what opens them.
 func (s StreamSpec) Secrets() Spec { return s.base }
 
+// Describe describes the plugin.
+func (s StreamSpec) Describe() Description { return s.base.Describe() }
+
 // Compile turns one configuration into functions. raw may have _meta.
 func (s StreamSpec) Compile(raw json.RawMessage, env Env) (Stream, error) {
 	env.Raw = raw

@@ -21,6 +21,9 @@ type Checker struct {
 	Documents *apisix.Checker
 	Plugins   map[string]plugin.Spec // of this build
 
+	// Streams are the plugins of stream routes.
+	Streams map[string]plugin.StreamSpec
+
 	// Enabled says that a plugin may be configured, in a stream route if stream.
 	// nil: every plugin of this build may, outside of stream routes.
 	Enabled func(name string, stream bool) bool
@@ -36,7 +39,8 @@ type Checker struct {
 // Known says that there is a plugin of the name, here or in APISIX.
 func (c *Checker) Known(name string) bool {
 	_, here := c.Plugins[name]
-	return here || slices.Contains(apisix.PluginNames(), name)
+	_, streams := c.Streams[name]
+	return here || streams || slices.Contains(apisix.PluginNames(), name)
 }
 
 // Document checks a document by its schema and by the rules between its
@@ -57,14 +61,21 @@ func (c *Checker) Document(key model.Key, raw []byte) error {
 
 func (c *Checker) metadata(key model.Key, raw []byte) error {
 	spec, here := c.Plugins[key.ID]
+	described := spec.MetadataSchema()
+	if !here {
+		var stream plugin.StreamSpec
+		if stream, here = c.Streams[key.ID]; here {
+			described = stream.MetadataSchema()
+		}
+	}
 	switch {
 	case key.ID == "":
 		return errors.New("missing plugin name")
 	case here:
-		if err := c.Documents.Check(key.Kind, raw); err != nil || spec.MetadataSchema() == nil {
+		if err := c.Documents.Check(key.Kind, raw); err != nil || described == nil {
 			return err
 		}
-		if err := spec.MetadataSchema().Check(raw); err != nil {
+		if err := described.Check(raw); err != nil {
 			return fmt.Errorf("invalid configuration: %w", err)
 		}
 		return nil
@@ -113,16 +124,30 @@ func (c *Checker) pluginNames(plugins *document.Value, stream bool) error {
 			return fmt.Errorf("invalid plugin conf %s for plugin [%s]", m.Value, m.Name)
 		}
 		_, here := c.Plugins[m.Name]
+		if stream {
+			_, here = c.Streams[m.Name]
+		}
 		enabled := c.Enabled == nil || c.Enabled(m.Name, stream)
 		switch {
-		case here && enabled && !stream:
-		case enabled && slices.Contains(apisix.PluginNames(), m.Name):
+		case here && enabled:
+		case enabled && exists(m.Name, stream):
 			return notYet(m.Name)
 		default:
 			return fmt.Errorf("unknown plugin [%s]", m.Name)
 		}
 	}
 	return nil
+}
+
+// streamNames are the plugins of stream routes in APISIX. It is immutable.
+var streamNames = []string{"ip-restriction", "limit-conn", "mqtt-proxy", "prometheus", "syslog", "traffic-split"}
+
+// exists says that APISIX has such a plugin for such routes.
+func exists(name string, stream bool) bool {
+	if stream {
+		return slices.Contains(streamNames, name)
+	}
+	return name != "mqtt-proxy" && slices.Contains(apisix.PluginNames(), name)
 }
 
 func notYet(plugin string) error {
