@@ -321,13 +321,13 @@ func TestDump(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{}`:                                    `property "servers" is required`,
-		`{"servers":[]}`:                        `property "servers" validation failed: expect array to have at least 1 items`,
-		`{"servers":["https://a:1"]}`:           "only support consul http schema address, eg: http://address:port",
-		`{"servers":["http://a:1/"]}`:           "invalid consul server address, the valid format: http://address:port",
-		`{"servers":["http://"]}`:               "invalid consul server address, the valid format: http://address:port",
-		`{"servers":["http://a"],"dump":{}}`:    `property "dump" validation failed: property "path" is required`,
-		`{"servers":["http://a"],"weight":0}`:   `property "weight" validation failed: expected 0 to be at least 1`,
+		`{}`:                                     `property "servers" is required`,
+		`{"servers":[]}`:                         `property "servers" validation failed: expect array to have at least 1 items`,
+		`{"servers":["https://a:1"]}`:            "only support consul http schema address, eg: http://address:port",
+		`{"servers":["http://a:1/"]}`:            "invalid consul server address, the valid format: http://address:port",
+		`{"servers":["http://"]}`:                "invalid consul server address, the valid format: http://address:port",
+		`{"servers":["http://a"],"dump":{}}`:     `property "dump" validation failed: property "path" is required`,
+		`{"servers":["http://a"],"weight":0}`:    `property "weight" validation failed: expected 0 to be at least 1`,
 		`{"servers":["http://a"],"sort_type":0}`: `property "sort_type" validation failed: wrong type: expected string, got number`,
 	} {
 		if _, err := New([]byte(raw), discovery.Env{}); err == nil || err.Error() != want {

@@ -64,10 +64,12 @@ func newReader(c *Config, env discovery.Env) (*reader, error) {
 // Close implements discovery.Backend.
 func (b *reader) Close() { b.client.Close() }
 
-// Target implements discovery.Backend.
+// Target implements discovery.Backend. Eureka's names of applications are in
+// upper case.
 func (b *reader) Target(service string, _ json.RawMessage) (discovery.Target, error) {
-	return discovery.Target{Key: service, Follow: func(ctx context.Context, f *discovery.Feed) {
-		b.join(f, strings.ToUpper(service))
+	app := strings.ToUpper(service)
+	return discovery.Target{Key: app, Follow: func(ctx context.Context, f *discovery.Feed) {
+		b.join(f, app)
 		<-ctx.Done()
 		b.leave(f)
 	}}, nil
