@@ -71,19 +71,19 @@ func (x *exchange) answer(r *plugin.Reply) {
 	x.local.Status = r.Status
 	x.local.Length = int64(len(body))
 	h := &x.local.Header
-	h.Add("Date", x.engine.clock.Date())
+	h.AddValid("Date", x.engine.clock.Date())
 	typed := false
 	for _, f := range r.Header {
 		h.Add(f[0], f[1])
 		typed = typed || wire.EqualFold(f[0], "Content-Type")
 	}
 	if !typed && len(body) > 0 {
-		h.Add("Content-Type", contentType)
+		h.AddValid("Content-Type", contentType)
 	}
 	x.head(&x.local)
 	body = x.filter(body, true)
 	if x.request.Method == "HEAD" {
-		h.Add("Content-Length", strconv.Itoa(len(body)))
+		h.AddValid("Content-Length", strconv.Itoa(len(body)))
 	}
 	x.cut(x.stream.WriteHead(&x.local, body, true))
 }
@@ -91,7 +91,7 @@ func (x *exchange) answer(r *plugin.Reply) {
 // head gives a response the gateway's own headers and runs the Header phase.
 func (x *exchange) head(r *wire.Response) {
 	x.ctx.Response = r
-	r.Header.Add("Server", x.engine.Server)
+	r.Header.AddValid("Server", x.engine.Server)
 	for _, f := range x.ctx.ReplyHeader() {
 		r.Header.Set(f[0], f[1])
 	}

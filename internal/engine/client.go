@@ -89,9 +89,9 @@ func (x *exchange) vouch() {
 		f.Port = x.port()
 	}
 	h := &x.request.Header
-	h.Add("X-Forwarded-Proto", f.Proto)
-	h.Add("X-Forwarded-Host", f.Host)
-	h.Add("X-Forwarded-Port", f.Port)
+	h.AddValid("X-Forwarded-Proto", f.Proto)
+	h.AddValid("X-Forwarded-Host", f.Host)
+	h.AddValid("X-Forwarded-Port", f.Port)
 }
 
 // drop drops what the client says of itself, in whatever spelling a backend

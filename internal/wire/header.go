@@ -69,6 +69,12 @@ func (h *Header) Add(name, value string) {
 	h.fields = append(h.fields, Field{Name: name, Value: value})
 }
 
+// AddValid is Add for what is known to be valid: constants, and parts of a
+// message that was read.
+func (h *Header) AddValid(name, value string) {
+	h.fields = append(h.fields, Field{Name: name, Value: value})
+}
+
 // received is the end of a field that was received in a protocol without lines.
 const received = -1
 
