@@ -329,7 +329,9 @@ func Env(now func() time.Time) plugin.Env {
 		Rand:    rand.Float64,
 		Log:     slog.New(slog.DiscardHandler),
 
-		Upstream: func(json.RawMessage) (plugin.Upstream, error) { return upstream{}, nil },
+		Upstream:    func(json.RawMessage) (plugin.Upstream, error) { return upstream{}, nil },
+		Connections: func() plugin.Connections { return plugin.Connections{} },
+
 		Endpoint: func(string, string) func(*plugin.Ctx) *plugin.Reply { return nil },
 	}
 	contain(&env, nil)
