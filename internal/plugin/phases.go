@@ -89,8 +89,11 @@ type Env struct {
 	// Attr is the plugin's entry in plugin_attr of config.yaml; nil: none.
 	Attr json.RawMessage
 
-	// Version is the gateway's.
-	Version string
+	// Version is the gateway's; ID tells this gateway from others.
+	Version, ID string
+
+	// Connections counts those of clients at this moment.
+	Connections func() Connections
 
 	// TLSPorts are the ports on which the gateway serves HTTPS.
 	TLSPorts []int
@@ -123,6 +126,14 @@ type Env struct {
 	// Compile compiles the configuration of another plugin, for plugins that
 	// contain plugins. What is wrong with it is a *ConfigError. The result belongs to the caller, who closes it.
 	Compile func(name string, conf json.RawMessage) (Phases, error)
+}
+
+// Connections are those of the gateway's clients.
+type Connections struct {
+	Accepted int64 // since the start
+	Requests int64 // since the start
+	Active   int64 // open
+	Busy     int64 // of the open ones those with a request
 }
 
 // An Upstream is a compiled upstream, opaque to plugins.
