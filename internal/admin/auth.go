@@ -63,12 +63,16 @@ func (a *API) authenticate(r *http.Request) (who, refusal string) {
 }
 
 // tokenOf looks for a key in the query, then in the header, then in the cookie.
+// The header may be spelled with underscores, as nginx's variable for it reads
+// both.
 func tokenOf(r *http.Request) (token string, given bool) {
 	if q := r.URL.Query(); q.Has("api_key") {
 		return q.Get("api_key"), true
 	}
-	if h := r.Header.Values("X-Api-Key"); len(h) > 0 {
-		return h[0], true
+	for _, name := range []string{"X-Api-Key", "X_api_key"} {
+		if h := r.Header.Values(name); len(h) > 0 {
+			return h[0], true
+		}
 	}
 	c, err := r.Cookie("x_api_key")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugins"
+	"weir/internal/protofile"
 	"weir/internal/snapshot"
 )
 
@@ -61,6 +62,12 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 // checkVars says what is wrong with a match expression.
 func checkVars(raw json.RawMessage) error {
 	_, err := expr.Compile(raw)
+	return err
+}
+
+// checkProto says what is wrong with the content of a proto object.
+func checkProto(content string) error {
+	_, err := protofile.Compile(content)
 	return err
 }
 

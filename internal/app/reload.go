@@ -81,7 +81,8 @@ func pluginList(s snapshot.Selection) []byte {
 func (g *Gateway) settlePlugins(ctx context.Context) error {
 	s := selection(g.Config)
 	stored, there := g.state.Current().Object(model.Key{Kind: model.KindPlugins})
-	if g.store == nil || !g.Config.APISIX.EnableAdmin || !there || s.Names == nil || samePlugins(stored.Raw, pluginList(s)) {
+	listed := s.Names != nil || s.StreamNames != nil
+	if g.store == nil || !g.Config.APISIX.EnableAdmin || !there || listed && samePlugins(stored.Raw, pluginList(s)) {
 		return nil
 	}
 	revision, err := g.sharePlugins(ctx, s)

@@ -31,7 +31,7 @@ func (g *Gateway) openState(context.Context) error {
 	if g.ring, err = keyring.New(keys); err != nil {
 		return fmt.Errorf("apisix.data_encryption.keyring: %w", err)
 	}
-	g.documents = apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars})
+	g.documents = apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars, Proto: checkProto})
 	env, err := g.upstreamEnv()
 	if err != nil {
 		return err

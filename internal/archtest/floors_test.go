@@ -28,6 +28,7 @@ var floors = map[string][]string{
 	"internal/resolve":    {},
 	"internal/proxyproto": {},
 	"internal/secret":     {"internal/document"},
+	"internal/protofile":  {},
 
 	// 1: the vocabulary, the contract
 	"internal/model":  {"internal/schema"},

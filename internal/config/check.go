@@ -37,7 +37,7 @@ func (c *Config) checkAPISIX() error {
 	if a.HTTP.ProxyMode != "stream" && len(a.HTTP.NodeListen) == 0 {
 		errs = append(errs, errors.New("apisix.node_listen: no port is given"))
 	}
-	if a.DataEncryption.Enable && len(a.DataEncryption.Keyring) == 0 {
+	if k := a.DataEncryption.Keyring; a.DataEncryption.Enable && k != nil && len(k) == 0 {
 		errs = append(errs, errors.New("apisix.data_encryption.keyring: no key is given"))
 	}
 	return errors.Join(errs...)

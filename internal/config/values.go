@@ -61,7 +61,8 @@ func (a *Auto) decode(n *node, path string) error {
 	return nil
 }
 
-// Keyring are AES keys of 16 bytes; one may be written without a list.
+// Keyring are AES keys of 16 or 32 bytes; one may be written without a list. nil,
+// null in the file, is none: nothing is encrypted.
 type Keyring []Secret
 
 func (k *Keyring) decode(n *node, path string) error {
@@ -69,13 +70,13 @@ func (k *Keyring) decode(n *node, path string) error {
 	if n.kind == list {
 		elements = n.nodes
 	}
-	*k = nil
+	*k = Keyring{}
 	for i, e := range elements {
 		if e.kind != text && e.kind != number {
 			return mismatch("", join(path, strconv.Itoa(i+1)), "string", e)
 		}
-		if len(e.text) != 16 {
-			return fmt.Errorf("path[%s]: a key has %d bytes instead of 16", path, len(e.text))
+		if n := len(e.text); n != 16 && n != 32 {
+			return fmt.Errorf("path[%s]: a key has %d bytes instead of 16 or 32", path, n)
 		}
 		*k = append(*k, Secret(e.text))
 	}

@@ -18,6 +18,10 @@ type Options struct {
 	// 4.5). nil: expressions are not checked.
 	Vars func(expression json.RawMessage) error
 
+	// Proto reports what is wrong with the content of a proto object. nil: it is not
+	// checked.
+	Proto func(content string) error
+
 	// OpenKey returns a private key that is stored encrypted in plain text. nil:
 	// encrypted keys are not looked at.
 	OpenKey func(stored string) (pem string, ok bool)
@@ -163,6 +167,13 @@ func (c *Checker) Check(kind model.Kind, raw []byte) error {
 		return c.checkRoute(v)
 	case model.KindSSL:
 		return c.checkSSL(v)
+	case model.KindProto:
+		if c.opt.Proto == nil {
+			return nil
+		}
+		if err := c.opt.Proto(v.Get("content").Text); err != nil {
+			return fmt.Errorf("invalid content: %w", err)
+		}
 	case model.KindStreamRoute:
 		return checkStreamRoute(v)
 	}

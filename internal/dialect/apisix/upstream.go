@@ -140,6 +140,10 @@ func (n *nodes) UnmarshalJSON(raw []byte) error {
 	}
 	*n = make(nodes, 0, len(list))
 	for _, d := range list {
+		if d.Port == 0 { // it may stand in the host
+			host, port := SplitAddr(d.Host)
+			d.Host, d.Port = host, integer(port)
+		}
 		*n = append(*n, model.Node{Host: unbracket(d.Host), Port: int(d.Port), Weight: int(d.Weight), Priority: int(d.Priority)})
 	}
 	return nil
