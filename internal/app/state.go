@@ -43,6 +43,9 @@ func (g *Gateway) openState(context.Context) error {
 	secrets := secret.Env{Lookup: g.Config.Env}
 	g.state = snapshot.New(snapshot.Config{
 		TLS:           base,
+		Version:       g.Version,
+		ID:            g.id,
+		Connections:   g.connections,
 		Reveal:        revealer(secrets),
 		Plugins:       plugins.All(),
 		StreamPlugins: plugins.Streams(),
@@ -59,6 +62,15 @@ func (g *Gateway) openState(context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// connections counts those of clients.
+func (g *Gateway) connections() plugin.Connections {
+	if g.engine == nil {
+		return plugin.Connections{}
+	}
+	s := g.engine.Stats()
+	return plugin.Connections{Accepted: s.Accepted, Requests: s.Requests, Active: int64(s.Active), Busy: int64(s.Busy)}
 }
 
 func routerKind(name string) router.Kind {

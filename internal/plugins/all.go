@@ -30,14 +30,17 @@ import (
 	"weir/internal/plugins/mocking"
 	"weir/internal/plugins/mqttproxy"
 	"weir/internal/plugins/multiauth"
+	"weir/internal/plugins/nodestatus"
 	"weir/internal/plugins/prometheus"
 	"weir/internal/plugins/proxyrewrite"
+	"weir/internal/plugins/publicapi"
 	"weir/internal/plugins/realip"
 	"weir/internal/plugins/redirect"
 	"weir/internal/plugins/refererrestriction"
 	"weir/internal/plugins/requestid"
 	"weir/internal/plugins/requestvalidation"
 	"weir/internal/plugins/responserewrite"
+	"weir/internal/plugins/serverinfo"
 	"weir/internal/plugins/trafficsplit"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
@@ -73,14 +76,17 @@ func All() []plugin.Spec {
 		limitreq.Plugin,
 		mocking.Plugin,
 		multiauth.Plugin,
+		nodestatus.Plugin,
 		prometheus.Plugin,
 		proxyrewrite.Plugin,
+		publicapi.Plugin,
 		realip.Plugin,
 		redirect.Plugin,
 		refererrestriction.Plugin,
 		requestid.Plugin,
 		requestvalidation.Plugin,
 		responserewrite.Plugin,
+		serverinfo.Plugin,
 		trafficsplit.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,

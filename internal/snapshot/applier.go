@@ -55,7 +55,9 @@ type Config struct {
 	// with its secrets readable: decrypted, references resolved; nil: as stored.
 	Open func(s plugin.Spec, raw []byte, credential bool) []byte
 
-	Version string // plugin.Env's
+	// Version, ID and Connections are plugin.Env's.
+	Version, ID string
+	Connections func() plugin.Connections
 
 	Meter *meter.Registry  // nil: one of its own
 	Now   func() time.Time // nil: time.Now
@@ -95,6 +97,9 @@ type waiter struct {
 
 // New makes an applier whose state is empty, at revision 0. Close ends it.
 func New(cfg Config) *Applier {
+	if cfg.Connections == nil {
+		cfg.Connections = func() plugin.Connections { return plugin.Connections{} }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -38,9 +38,12 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
 			Version:  x.config.Version,
+			ID:       x.config.ID,
 			Meter:    x.config.Meter,
 			Files:    new(plugin.Files),
 			TLSPorts: x.config.TLSPorts,
+
+			Connections: x.config.Connections,
 		},
 		Open: func(s plugin.Spec, raw []byte) []byte { return x.config.Open(s, raw, false) },
 	}
