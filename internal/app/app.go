@@ -20,6 +20,7 @@ import (
 	"weir/internal/engine"
 	"weir/internal/engine/l4"
 	"weir/internal/keyring"
+	"weir/internal/meter"
 	"weir/internal/model"
 	"weir/internal/snapshot"
 	"weir/internal/source/etcd"
@@ -55,6 +56,7 @@ type Gateway struct {
 	file      *file.Source
 	source    source
 	state     *snapshot.Applier
+	meter     *meter.Registry
 
 	began    time.Time
 	loading  atomic.Bool   // objects have come from the store
@@ -69,6 +71,7 @@ type Gateway struct {
 	admin       net.Listener
 	control     net.Listener
 	status      net.Listener
+	metrics     net.Listener
 	echo        net.Listener
 	streamAddrs []net.Addr
 	background  sync.WaitGroup // servers and watchers; each has a step that ends it
@@ -86,7 +89,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
-		g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openStream, g.openEcho, g.openAdmin,
+		g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openMetrics, g.openStream, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -141,7 +144,7 @@ func (g *Gateway) fail(err error) {
 
 // Reopen opens the logs anew, after they were moved away.
 func (g *Gateway) Reopen() error {
-	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen(), g.streamLog.Reopen())
+	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen(), g.streamLog.Reopen(), g.state.Reopen())
 }
 
 // Data are the addresses that serve requests.

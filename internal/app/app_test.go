@@ -68,6 +68,9 @@ weir: {store: {dir: %[1]s/data, listen: "off"}}
 	if !strings.Contains(more, "deployment:") {
 		source += "deployment: {admin: {admin_listen: {port: 0}}}\n"
 	}
+	if !strings.Contains(more, "plugin_attr:") {
+		source += "plugin_attr: {prometheus: {enable_export_server: false}}\n"
+	}
 	c, err := config.Parse("test", []byte(source), nil)
 	if err != nil {
 		t.Fatal(err)

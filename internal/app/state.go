@@ -10,6 +10,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/dialect/apisix"
 	"weir/internal/keyring"
+	"weir/internal/meter"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins"
@@ -41,7 +42,10 @@ func (g *Gateway) openState(context.Context) error {
 		return err
 	}
 	secrets := secret.Env{Lookup: g.Config.Env}
+	g.meter = meter.New(0)
 	g.state = snapshot.New(snapshot.Config{
+		Version:       g.Version,
+		Meter:         g.meter,
 		TLS:           base,
 		Version:       g.Version,
 		ID:            g.id,

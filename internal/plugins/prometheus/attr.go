@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -21,7 +22,7 @@ type Attr struct {
 	URI    string `json:"export_uri"`
 	Prefix string `json:"metric_prefix"`
 	Server bool   `json:"enable_export_server"`
-	Addr   struct {
+	Addr   *struct {
 		IP   string `json:"ip"`
 		Port int    `json:"port"`
 	} `json:"export_addr"`
@@ -48,12 +49,10 @@ type label struct {
 func defaultAttr() *Attr {
 	latency := []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000}
 	tokens := []float64{1, 10, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000}
-	a := &Attr{
+	return &Attr{
 		URI: "/apisix/prometheus/metrics", Prefix: "apisix_", Server: true,
 		Buckets: latency, LLMBuckets: latency, PromptBuckets: tokens, CompletionBuckets: tokens,
 	}
-	a.Addr.IP, a.Addr.Port = "127.0.0.1", 9091
-	return a
 }
 
 // readAttr reads the entry; nil is the default one.
@@ -179,14 +178,26 @@ func endpoints(env plugin.Env) []plugin.Endpoint {
 	}}}
 }
 
-// Server is the export server: its address and what it serves. It is nil where
-// config.yaml, whose plugin_attr.prometheus is raw, wants none.
-func Server(raw json.RawMessage, metrics *meter.Registry) (addr string, h http.Handler, err error) {
+// An Export is the export server that config.yaml wants.
+type Export struct {
+	Addr  string
+	Given bool   // the address stands in config.yaml
+	URI   string // of the metrics
+	http.Handler
+}
+
+// Server is the export server of a gateway whose plugin_attr.prometheus is raw;
+// nil: it wants none.
+func Server(raw json.RawMessage, metrics *meter.Registry) (*Export, error) {
 	attr, err := readAttr(raw)
 	if err != nil || !attr.Server {
-		return "", nil, err
+		return nil, err
 	}
-	h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	e := &Export{Addr: defaultAddr, URI: attr.URI}
+	if a := attr.Addr; a != nil {
+		e.Addr, e.Given = net.JoinHostPort(or(a.IP, defaultIP), strconv.Itoa(cmp.Or(a.Port, defaultPort))), true
+	}
+	e.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != attr.URI {
 			http.NotFound(w, r)
 			return
@@ -194,5 +205,12 @@ func Server(raw json.RawMessage, metrics *meter.Registry) (addr string, h http.H
 		w.Header().Set("Content-Type", meter.ContentType)
 		_ = metrics.Expose(w, attr.Prefix) // a scraper that left is not news
 	})
-	return net.JoinHostPort(attr.Addr.IP, strconv.Itoa(attr.Addr.Port)), h, nil
+	return e, nil
 }
+
+// Where the server listens unless config.yaml says otherwise.
+const (
+	defaultIP   = "127.0.0.1"
+	defaultPort = 9091
+	defaultAddr = "127.0.0.1:9091"
+)

@@ -366,8 +366,8 @@ func TestEndpoint(t *testing.T) {
 	if e := Plugin.Endpoints(newGateway(t, "").env); e != nil {
 		t.Error("a public API beside the server")
 	}
-	if addr, h, err := Server(g.env.Attr, g.env.Meter); addr != "" || h != nil || err != nil {
-		t.Error(addr, err)
+	if e, err := Server(g.env.Attr, g.env.Meter); e != nil || err != nil {
+		t.Error(e, err)
 	}
 }
 
@@ -375,11 +375,16 @@ func TestServer(t *testing.T) {
 	g := newGateway(t, "")
 	r := g.compile(`{}`, "")
 	r.Log(finished(nil))
-	addr, h, err := Server(nil, g.env.Meter)
-	if addr != "127.0.0.1:9091" || err != nil {
-		t.Fatal(addr, err)
+	e, err := Server(nil, g.env.Meter)
+	if err != nil || e.Addr != "127.0.0.1:9091" || e.Given {
+		t.Fatal(e, err)
 	}
-	s := httptest.NewServer(h)
+	for raw, want := range map[string]string{`{"export_addr":{"ip":"0.0.0.0"}}`: "0.0.0.0:9091", `{"export_addr":{"port":9}}`: "127.0.0.1:9"} {
+		if e, err := Server([]byte(raw), g.env.Meter); err != nil || e.Addr != want || !e.Given {
+			t.Errorf("%s: %+v %v", raw, e, err)
+		}
+	}
+	s := httptest.NewServer(e)
 	defer s.Close()
 	for _, c := range []struct {
 		method, path string
@@ -416,7 +421,7 @@ func TestBadAttr(t *testing.T) {
 		if _, err := Plugin.Compile([]byte(`{}`), g.env); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", raw, err, want)
 		}
-		if _, _, err := Server(g.env.Attr, meter.New(0)); err == nil {
+		if _, err := Server(g.env.Attr, meter.New(0)); err == nil {
 			t.Errorf("%s: served", raw)
 		}
 		if e := Plugin.Endpoints(g.env); e != nil {
