@@ -44,7 +44,6 @@ func (g *Gateway) openState(context.Context) error {
 	secrets := secret.Env{Lookup: g.Config.Env}
 	g.meter = meter.New(0)
 	g.state = snapshot.New(snapshot.Config{
-		Version:       g.Version,
 		Meter:         g.meter,
 		TLS:           base,
 		Version:       g.Version,
