@@ -17,6 +17,7 @@ import (
 	"weir/internal/accesslog"
 	"weir/internal/config"
 	"weir/internal/dialect/apisix"
+	"weir/internal/discovery"
 	"weir/internal/engine"
 	"weir/internal/engine/l4"
 	"weir/internal/keyring"
@@ -58,6 +59,8 @@ type Gateway struct {
 	state     *snapshot.Applier
 	meter     *meter.Registry
 
+	registries []*discovery.Registry
+
 	began    time.Time
 	loading  atomic.Bool   // objects have come from the store
 	loaded   chan struct{} // the first whole state is applied
@@ -88,8 +91,8 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		runtime.GOMAXPROCS(n)
 	}
 	for _, step := range []func(context.Context) error{
-		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.openSource, g.openControl, g.openStatus,
-		g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openMetrics, g.openStream, g.openEcho, g.openAdmin,
+		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.startDiscovery, g.openSource,
+		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openMetrics, g.openStream, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -120,7 +120,7 @@ func (g *Gateway) openStatus(ctx context.Context) error {
 func (g *Gateway) controlConfig() control.Config {
 	c := control.Config{
 		Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current, Documents: g.documents,
-		Source: g.configurationSource, Server: g.server(),
+		Source: g.configurationSource, Server: g.server(), More: g.discovered(),
 		Reload: func(ctx context.Context) error {
 			revision, err := g.reload(ctx)
 			if err != nil {

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -36,10 +35,10 @@ func (g *Gateway) upstreamEnv() (upstream.Env, error) {
 	})
 	env.Names = g.names(resolve.Options{Valid: a.DNS.Valid, Log: g.log}, client, resolve.ForHosts())
 	var err error
-	if env.Discovery, err = g.discovery(); err != nil {
+	if env.Roots, err = roots(a.SSL.TrustedCertificate); err != nil {
 		return env, err
 	}
-	env.Roots, err = roots(a.SSL.TrustedCertificate)
+	env.Discovery, err = g.discovery(env.Roots)
 	return env, err
 }
 
@@ -54,42 +53,6 @@ func (g *Gateway) names(o resolve.Options, client *resolve.Client, types []resol
 		return nil
 	})
 	return c
-}
-
-// discovery is what the section "discovery" configures.
-func (g *Gateway) discovery() (map[string]upstream.Discovery, error) {
-	raw, ok := g.Config.Discovery["dns"]
-	if !ok {
-		return nil, nil
-	}
-	var conf struct {
-		Servers    []string `json:"servers"`
-		ResolvConf string   `json:"resolv_conf"`
-		Order      []string `json:"order"`
-	}
-	if err := json.Unmarshal(raw, &conf); err != nil {
-		return nil, fmt.Errorf("discovery.dns: %w", err)
-	}
-	a := &g.Config.APISIX
-	client := resolve.NewClient(resolve.Config{
-		Servers: conf.Servers, ResolvConf: conf.ResolvConf, Hosts: os.DevNull,
-		Timeout: a.DNS.Timeout, Search: a.DNS.Search, IPv6: a.HTTP.EnableIPv6,
-	})
-	if conf.Order == nil {
-		conf.Order = []string{"last", "SRV", "A", "AAAA", "CNAME"}
-	}
-	var types []resolve.Type
-	for _, t := range conf.Order {
-		switch t := resolve.Type(t); t {
-		case "last": // would ask for the type first that was found last
-		case resolve.SRV, resolve.A, resolve.AAAA, resolve.CNAME:
-			types = append(types, t)
-		default:
-			return nil, fmt.Errorf("discovery.dns.order: %q matches none of the enum values", t)
-		}
-	}
-	names := g.names(resolve.Options{Log: g.log}, client, types)
-	return map[string]upstream.Discovery{"dns": upstream.DNS(names)}, nil
 }
 
 // roots are the certificates trusted where upstreams are verified: "system",

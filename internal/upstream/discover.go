@@ -39,18 +39,24 @@ func (e *Env) discover(m *model.Upstream) (Service, error) {
 		return d(m.ServiceName, m.DiscoveryArgs)
 	}
 	if m.DiscoveryType == "dns" {
-		return absent{}, nil
+		return absent{"dns"}, nil
 	}
 	return nil, fmt.Errorf("discovery_type %q: %w", m.DiscoveryType, ErrUnsupported)
 }
 
-// absent stands for discovery that this gateway's own configuration has not.
-type absent struct{}
+// Unconfigured is the Discovery of a kind that this gateway's own configuration
+// has not: requests fail, the upstream does not.
+func Unconfigured(kind string) Discovery {
+	return func(string, json.RawMessage) (Service, error) { return absent{kind}, nil }
+}
+
+// absent stands for a service of such a kind.
+type absent struct{ kind string }
 
 func (absent) Known(time.Time) *NodeList { return nil }
 
-func (absent) Nodes(context.Context, time.Time) (*NodeList, error) {
-	return nil, errors.New("discovery dns is uninitialized")
+func (a absent) Nodes(context.Context, time.Time) (*NodeList, error) {
+	return nil, errors.New("discovery " + a.kind + " is uninitialized")
 }
 
 func (absent) Close() {}
