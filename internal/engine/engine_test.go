@@ -431,6 +431,7 @@ func TestPanicsLoseOneRequest(t *testing.T) {
 		"routes/4", route("/fine", up.addr, `,"plugins":{"probe":{}}`),
 	)
 	c := g.dial()
+	logged := probed.Load()
 	for _, s := range []struct {
 		path   string
 		status int
@@ -443,6 +444,7 @@ func TestPanicsLoseOneRequest(t *testing.T) {
 	if len(up.heads()) != 3 {
 		t.Errorf("%d requests reached the upstream, want 3", len(up.heads()))
 	}
+	await(t, "the log phases of all four", func() bool { return probed.Load() == logged+4 })
 }
 
 func TestReplyRunsResponsePhases(t *testing.T) {

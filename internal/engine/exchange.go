@@ -176,8 +176,10 @@ func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
 func (x *exchange) end() {
 	if p := recover(); p != nil {
 		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
-		x.run, x.filters = plan.Run{}, nil // nothing more of it
+		run := x.run
+		x.run, x.filters = plan.Run{}, nil // the answer is the gateway's own
 		x.fail(500, errPanic)
+		x.run = run // what its plugins have begun they end
 	}
 	x.closeFilters()
 	x.logFailure()
@@ -202,13 +204,25 @@ func (x *exchange) end() {
 
 // logPhase runs the Log phase and the access log.
 func (x *exchange) logPhase() {
-	defer func() {
-		if p := recover(); p != nil {
-			x.engine.Log.Error("a log phase panicked", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	x.run.Log(&x.ctx)
+	x.runLog()
 	if x.engine.AccessLog != nil {
-		x.engine.AccessLog(&x.ctx)
+		x.writeAccess()
+	}
+}
+
+func (x *exchange) runLog() {
+	defer x.surviveLog()
+	x.run.Log(&x.ctx)
+}
+
+func (x *exchange) writeAccess() {
+	defer x.surviveLog()
+	x.engine.AccessLog(&x.ctx)
+}
+
+// surviveLog is deferred: it reports a panic and ends it.
+func (x *exchange) surviveLog() {
+	if p := recover(); p != nil {
+		x.engine.Log.Error("a log phase panicked", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
 	}
 }

@@ -1,6 +1,11 @@
 package plan
 
-import "weir/internal/plugin"
+import (
+	"fmt"
+	"runtime/debug"
+
+	"weir/internal/plugin"
+)
 
 // A Run is what runs for one request. Global rules run before the rest in every
 // phase. The rest is the route's plan; once a consumer is known, the plans of
@@ -98,10 +103,17 @@ func (r *Run) HasLog() bool {
 }
 
 // Header runs the Header phase.
-func (r *Run) Header(c *plugin.Ctx) { r.respond(headerOf, c) }
+func (r *Run) Header(c *plugin.Ctx) { r.respond(headerOf, c, nil) }
 
-// Log runs the Log phase.
-func (r *Run) Log(c *plugin.Ctx) { r.respond(logOf, c) }
+// Log runs the Log phase, in which plugins end what they have begun: a step that
+// panics does not keep others from running. The first panic goes on at the end.
+func (r *Run) Log(c *plugin.Ctx) {
+	var lost error
+	r.respond(logOf, c, &lost)
+	if lost != nil {
+		panic(lost)
+	}
+}
 
 // OpenBody appends the filters of the response's body to dst.
 func (r *Run) OpenBody(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
@@ -191,11 +203,13 @@ func (r *Run) global(phase func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Rep
 	return nil
 }
 
-func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx) {
+// respond runs the steps of a phase. If lost is not nil, it gets the first panic
+// and all others run.
+func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx, lost *error) {
 	if r.Global != nil {
 		for _, s := range phase(r.Global) {
 			if !r.skipGlobal(s.Step) {
-				s.Run(c)
+				s.run(c, lost)
 			}
 		}
 	}
@@ -204,7 +218,7 @@ func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx) {
 	}
 	if !r.merged {
 		for _, s := range phase(r.Route) {
-			s.Run(c)
+			s.run(c, lost)
 		}
 		return
 	}
@@ -214,8 +228,19 @@ func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx) {
 		if i < 0 {
 			return
 		}
-		phase(m.plans[i])[m.at[i]-1].Run(c)
+		phase(m.plans[i])[m.at[i]-1].run(c, lost)
 	}
+}
+
+func (s ResponseStep) run(c *plugin.Ctx, lost *error) {
+	if lost != nil {
+		defer func() {
+			if p := recover(); p != nil && *lost == nil {
+				*lost = fmt.Errorf("plugin %s of %s: %v\n%s", s.Plugin, s.Owner, p, debug.Stack())
+			}
+		}()
+	}
+	s.Run(c)
 }
 
 // merge runs a request phase of the attached plans and of route (nil: without).

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"weir/internal/plugin"
@@ -49,4 +50,27 @@ func TestEmptyArray(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Release()
+}
+
+// TestLogOutlivesPanics: a step that panics keeps no other from ending what it
+// has begun.
+func TestLogOutlivesPanics(t *testing.T) {
+	j, specs := newJournal()
+	boom := func(*plugin.Ctx) { panic("boom") }
+	specs["boom"] = Spec{Spec: plugin.Define(plugin.Meta{Name: "boom", Priority: 99},
+		func(*struct{}, plugin.Env) (plugin.Phases, error) { return plugin.Phases{Log: boom}, nil }), place: len(specs)}
+	r := &Run{Global: compileAll(t, specs, "g", "boom a"), Route: compileAll(t, specs, "r", "boom b")}
+	c := &plugin.Ctx{Request: new(wire.Request)}
+	func() {
+		defer func() {
+			err, ok := recover().(error)
+			if !ok || !strings.HasPrefix(err.Error(), "plugin boom of g: boom\n") {
+				t.Errorf("%v", err)
+			}
+		}()
+		r.Log(c)
+	}()
+	if got := strings.Join(j.lines, ", "); got != "a log g, b log r" {
+		t.Error(got)
+	}
 }
