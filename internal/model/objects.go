@@ -70,7 +70,7 @@ type Upstream struct {
 	Type          string // roundrobin, chash, ewma, least_conn
 	HashOn, Key   string
 	Scheme        string // http, https, grpc, grpcs, tcp, tls, udp, kafka
-	PassHost      string // pass, node, rewrite
+	PassHost      string // pass, node, rewrite; domain: as node, never with a port
 	Host          string // for pass_host rewrite
 	Retries       *int   // nil: nodes − 1
 	RetryTimeout  time.Duration

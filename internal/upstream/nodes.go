@@ -116,7 +116,7 @@ func (u *Upstream) newNode(index int, m model.Node) *node {
 	}
 	for i, scheme := range [2]string{"http", "https"} {
 		n.hosts[i] = n.addr
-		if port == defaultPort(scheme) {
+		if port == defaultPort(scheme) || u.passHost == "domain" {
 			n.hosts[i] = bracketed(m.Host)
 		}
 	}

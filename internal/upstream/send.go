@@ -45,7 +45,7 @@ func (c *Call) authority(n *node) string {
 	host := c.ForceHost
 	if host == "" {
 		switch c.up.passHost {
-		case "node":
+		case "node", "domain":
 			host = n.hosts[c.isTLS()]
 		case "rewrite":
 			host = c.up.host

@@ -23,6 +23,8 @@ func TestHead(t *testing.T) {
 			"GET /p?q=1 HTTP/1.1\r\nHost: client.example:8080\r\nX-A: 1\r\nx-b:  2 \r\n\r\n"},
 		{"node", model.Upstream{PassHost: "node"}, func(*Call) {},
 			"GET /p?q=1 HTTP/1.1\r\nHost: " + addr + "\r\nX-A: 1\r\nx-b:  2 \r\n\r\n"},
+		{"domain", model.Upstream{PassHost: "domain"}, func(*Call) {},
+			"GET /p?q=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: 1\r\nx-b:  2 \r\n\r\n"},
 		{"rewrite", model.Upstream{PassHost: "rewrite", Host: "r.example"}, func(*Call) {},
 			"GET /p?q=1 HTTP/1.1\r\nHost: r.example\r\nX-A: 1\r\nx-b:  2 \r\n\r\n"},
 		{"forced", model.Upstream{PassHost: "rewrite", Host: "r.example"}, func(c *Call) { c.ForceHost = "f.example" },
