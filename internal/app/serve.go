@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"weir/internal/echo"
 	"weir/internal/engine"
 	"weir/internal/engine/h2"
+	"weir/internal/engine/h3"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
@@ -54,29 +56,53 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 			return fmt.Errorf("HTTP/2: %w", err)
 		}
 	}
+	cfg.HTTP3 = h3.New(h3.Config{
+		IdleTimeout: h.Timeouts.Keepalive, HandshakeTimeout: h.Timeouts.Header, HeadLimit: cfg.Limits.Head,
+	})
 	cfg.FallbackSNI = a.SSL.FallbackSNI
 	g.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
 	for _, s := range a.Sockets() {
-		l, err := listen(ctx, s)
-		if err != nil {
+		if err := g.openSocket(ctx, s); err != nil {
 			return err
 		}
-		if l == nil {
-			g.log.Info("no IPv6 here", "addr", s.Addr)
-			continue
-		}
-		g.data = append(g.data, l)
-		serve := g.engine.Serve
-		if s.TLS {
-			serve = g.engine.ServeTLS
-		}
-		g.background.Go(func() {
-			if err := serve(l); err != nil {
-				g.fail(fmt.Errorf("http %s: %w", l.Addr(), err))
-			}
-		})
 	}
+	return nil
+}
+
+// openSocket opens one of the data plane's addresses and serves it.
+func (g *Gateway) openSocket(ctx context.Context, s config.Socket) error {
+	l, err := listen(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case l == nil:
+		g.log.Info("no IPv6 here", "addr", s.Addr)
+		return nil
+	}
+	g.data = append(g.data, l)
+	serve := g.engine.Serve
+	if s.TLS {
+		serve = g.engine.ServeTLS
+	}
+	g.background.Go(func() {
+		if err := serve(l); err != nil {
+			g.fail(fmt.Errorf("http %s: %w", l.Addr(), err))
+		}
+	})
+	if !s.HTTP3 {
+		return nil
+	}
+	// The port is the same, if that was left to the system, too.
+	pc, err := new(net.ListenConfig).ListenPacket(ctx, "udp"+strings.TrimPrefix(s.Network, "tcp"), l.Addr().String())
+	if err != nil {
+		return fmt.Errorf("HTTP/3: %w", err)
+	}
+	g.background.Go(func() {
+		if err := g.engine.ServePackets(pc); err != nil {
+			g.fail(fmt.Errorf("http/3 %s: %w", l.Addr(), err))
+		}
+	})
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Certificate struct {
 	depth  int
 	skip   []*expr.Pattern
 	stream func() *tls.Config
+	quic   func() *tls.Config
 }
 
 // Errors of checking a client.
@@ -55,6 +56,7 @@ func Compile(m *model.SSL, base *tls.Config, open func(string) (string, bool)) (
 		return nil, err
 	}
 	c.stream = sync.OnceValue(c.forStreams)
+	c.quic = sync.OnceValue(c.forQUIC)
 	return c, c.clients(m)
 }
 
@@ -69,6 +71,15 @@ func (c *Certificate) forStreams() *tls.Config {
 		t.ClientAuth = tls.RequireAnyClientCert
 		t.VerifyConnection = func(s tls.ConnectionState) error { return c.Client(s) }
 	}
+	return t
+}
+
+// QUIC is what a handshake of HTTP/3 uses.
+func (c *Certificate) QUIC() *tls.Config { return c.quic() }
+
+func (c *Certificate) forQUIC() *tls.Config {
+	t := c.Config.Clone()
+	t.NextProtos, t.MinVersion = []string{"h3"}, tls.VersionTLS13
 	return t
 }
 

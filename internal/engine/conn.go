@@ -144,7 +144,7 @@ func newConn(e *Engine, nc net.Conn, s *secure) *conn {
 
 // addrPort is the address with IPv4 in its plain form.
 func addrPort(a net.Addr) netip.AddrPort {
-	t, ok := a.(*net.TCPAddr)
+	t, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
 	}

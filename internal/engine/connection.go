@@ -14,8 +14,9 @@ import (
 // A Connection is a client connection in a protocol that another package
 // speaks. It makes the exchanges of its requests.
 type Connection struct {
-	net.Conn
+	net.Conn     // nil: the protocol keeps it to itself
 	engine       *Engine
+	end          func() // at once
 	secure       *secure
 	server, peer netip.AddrPort
 
@@ -26,15 +27,28 @@ type Connection struct {
 
 // serveHTTP2 hands a connection to the one that speaks HTTP/2.
 func (e *Engine) serveHTTP2(nc net.Conn, s *secure) {
-	c := &Connection{Conn: nc, engine: e, secure: s}
-	c.peer, c.server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
-	e.add(c)
-	defer e.remove(c)
-	defer c.release()
+	c := e.open(nc.RemoteAddr(), nc.LocalAddr(), s, func() { nc.Close() })
+	defer c.Release()
+	c.Conn = nc
 	e.HTTP2.Serve(c)
 }
 
-func (c *Connection) release() {
+// Open makes a Connection of a client that a protocol has accepted itself. end
+// closes it at once; Release must follow.
+func (e *Engine) Open(peer, server net.Addr, s *Handshake, state tls.ConnectionState, end func()) *Connection {
+	s.done(state)
+	return e.open(peer, server, s, end)
+}
+
+func (e *Engine) open(peer, server net.Addr, s *secure, end func()) *Connection {
+	c := &Connection{engine: e, secure: s, end: end, peer: addrPort(peer), server: addrPort(server)}
+	e.add(c)
+	return c
+}
+
+// Release ends the use of c, whose requests are answered.
+func (c *Connection) Release() {
+	c.engine.remove(c)
 	for _, x := range c.all {
 		x.close()
 	}
@@ -43,7 +57,7 @@ func (c *Connection) release() {
 // endIdle implements member: Protocol.Drain has done it.
 func (c *Connection) endIdle() {}
 
-func (c *Connection) kill() { c.Close() }
+func (c *Connection) kill() { c.end() }
 
 // TLS is the state of the connection's handshake, nil if it is plain.
 func (c *Connection) TLS() *tls.ConnectionState {

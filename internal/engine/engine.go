@@ -45,6 +45,9 @@ type Config struct {
 	// HTTP2 speaks HTTP/2; nil: it is not spoken.
 	HTTP2 Protocol
 
+	// HTTP3 speaks HTTP/3; nil: it is not spoken.
+	HTTP3 PacketProtocol
+
 	// FallbackSNI is the name of TLS clients that give none; empty: they are
 	// refused.
 	FallbackSNI string
@@ -62,6 +65,16 @@ type Protocol interface {
 	// Serve serves one connection until it ends.
 	Serve(*Connection)
 	// Drain has every connection finish its requests and end.
+	Drain()
+}
+
+// A PacketProtocol serves clients that come in packets.
+type PacketProtocol interface {
+	// Serve serves the clients of pc with exchanges of e until Drain, and returns
+	// when they are gone. It closes pc.
+	Serve(e *Engine, pc net.PacketConn) error
+	// Drain lets no new client in, and has every other finish its requests and
+	// leave.
 	Drain()
 }
 
@@ -99,6 +112,13 @@ func (e *Engine) Serve(l net.Listener) error { return e.accept(l, e.serve) }
 
 // ServeTLS is Serve for a listener whose clients begin with a TLS handshake.
 func (e *Engine) ServeTLS(l net.Listener) error { return e.accept(l, e.serveTLS) }
+
+// ServePackets serves HTTP/3 on pc until Shutdown, which closes it.
+func (e *Engine) ServePackets(pc net.PacketConn) error {
+	e.wg.Add(1)
+	defer e.wg.Done()
+	return e.HTTP3.Serve(e, pc)
+}
 
 func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	e.wg.Add(1)
@@ -162,6 +182,9 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	}
 	if e.HTTP2 != nil {
 		e.HTTP2.Drain()
+	}
+	if e.HTTP3 != nil {
+		e.HTTP3.Drain()
 	}
 	e.each(member.endIdle)
 	done := make(chan struct{})

@@ -13,10 +13,11 @@ import (
 
 // A secure is the TLS side of a connection.
 type secure struct {
-	sni   string
-	cert  *cert.Certificate
-	state tls.ConnectionState
-	known error // why the client is not known by its certificate; nil: it is
+	engine *Engine
+	sni    string
+	cert   *cert.Certificate
+	state  tls.ConnectionState
+	known  error // why the client is not known by its certificate; nil: it is
 }
 
 var errNoServerName = errors.New("no certificate for the name that the client asks for")
@@ -25,20 +26,15 @@ var errNoServerName = errors.New("no certificate for the name that the client as
 // the client asks for (apisix-runtime.md §7.1). It takes at most as long as a
 // request's head may.
 func (e *Engine) handshake(nc net.Conn) (*tls.Conn, *secure, error) {
-	s := new(secure)
+	s := e.NewHandshake()
 	t := tls.Server(nc, &tls.Config{
 		MinVersion: tls.VersionTLS12, // replaced by the certificate's own configuration
 		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			if s.sni = strings.ToLower(h.ServerName); s.sni == "" {
-				s.sni = e.FallbackSNI
+			c, err := s.Choose(h)
+			if err != nil {
+				return nil, err
 			}
-			if s.sni != "" {
-				s.cert = e.State.Current().Certificate(s.sni)
-			}
-			if s.cert == nil {
-				return nil, errNoServerName
-			}
-			return s.cert.Config, nil
+			return c.Config, nil
 		},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), cmpOr(e.HeaderTimeout, time.Minute))
@@ -46,11 +42,36 @@ func (e *Engine) handshake(nc net.Conn) (*tls.Conn, *secure, error) {
 	if err := t.HandshakeContext(ctx); err != nil {
 		return nil, nil, err
 	}
-	s.state = t.ConnectionState()
+	s.done(t.ConnectionState())
+	return t, s, nil
+}
+
+// A Handshake is a client's on its way, for protocols that do it themselves.
+type Handshake = secure
+
+// NewHandshake begins one.
+func (e *Engine) NewHandshake() *Handshake { return &secure{engine: e} }
+
+// Choose finds the certificate for the name that the client asks for.
+func (s *secure) Choose(h *tls.ClientHelloInfo) (*cert.Certificate, error) {
+	if s.sni = strings.ToLower(h.ServerName); s.sni == "" {
+		s.sni = s.engine.FallbackSNI
+	}
+	if s.sni != "" {
+		s.cert = s.engine.State.Current().Certificate(s.sni)
+	}
+	if s.cert == nil {
+		return nil, errNoServerName
+	}
+	return s.cert, nil
+}
+
+// done notes the outcome.
+func (s *secure) done(state tls.ConnectionState) {
+	s.state = state
 	if s.cert.ClientCAs != nil {
 		s.known = s.cert.Client(s.state)
 	}
-	return t, s, nil
 }
 
 func cmpOr(d, other time.Duration) time.Duration {
