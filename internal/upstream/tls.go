@@ -119,6 +119,7 @@ func (s *tlsSettings) config(env *Env, id *ident, addr string, cert *Certificate
 		RootCAs:            env.Roots,
 		NextProtos:         []string{protocol},
 		MinVersion:         tls.VersionTLS12,
+		CipherSuites:       suites(),
 		ClientSessionCache: sessions{env.Pools.sessions, fmt.Sprint(addr, "#", id.cert, "#", id.verify, "#")},
 	}
 	if cert != nil {
@@ -127,9 +128,22 @@ func (s *tlsSettings) config(env *Env, id *ident, addr string, cert *Certificate
 	return cfg
 }
 
+// suites are those of TLS 1.2 that OpenSSL offers by default: Go's own and, for
+// old servers, key exchange by RSA.
+func suites() []uint16 {
+	ids := []uint16{
+		tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA,
+	}
+	for _, s := range tls.CipherSuites() {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
 // forChecks is what health checks over TLS start from.
 func (s *tlsSettings) forChecks(env *Env) *tls.Config {
-	cfg := &tls.Config{RootCAs: env.Roots}
+	cfg := &tls.Config{RootCAs: env.Roots, CipherSuites: suites()}
 	if cert, err := s.certificate(env); err == nil && cert != nil {
 		cfg.Certificates = []tls.Certificate{cert.pair}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -421,6 +422,25 @@ func TestTLSBodies(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A server that knows key exchange by RSA alone is reached.
+func TestOldServer(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g greeter
+	node := serve(t, secured(&tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MaxVersion:   tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256},
+	}, g.greet, echo))
+	mustDo(t, compile(t, &model.Upstream{Scheme: "https", Nodes: nodes(node)}, env(pools(t))), call(t, "GET"))
 }
 
 // Where TLS is not spoken, or not at all, another node is tried.
