@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 
 	"weir/internal/cert"
@@ -9,6 +10,7 @@ import (
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/router"
+	"weir/internal/upstream"
 )
 
 // next is the state after a delta in the making.
@@ -240,13 +242,14 @@ type upstreamEntry struct {
 	model.Object
 	digest  apisix.Digest
 	running *Upstream
+	foreign bool // it asks for what this build does not have
 }
 
 func (n *next) putUpstream(o model.Object) {
 	old, _ := n.upstreams.Get(o.ID)
 	e := &upstreamEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
-		e.running = old.running
+		e.running, e.foreign = old.running, old.foreign
 		if old.digest == e.digest && sameVerdict(old.Object, o) {
 			n.upstreams.Set(o.ID, e)
 			return
@@ -260,6 +263,7 @@ func (n *next) putUpstream(o model.Object) {
 	}
 	if err != nil {
 		n.fault(o.Key, err)
+		e.foreign = errors.Is(err, upstream.ErrUnsupported)
 	} else {
 		if e.running != nil {
 			n.retire(e.running.Close)

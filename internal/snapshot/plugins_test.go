@@ -239,6 +239,27 @@ func TestFaultOfSource(t *testing.T) {
 	}
 }
 
+// An upstream that never was good is as one that is not there, unless it asks for
+// what this build does not have.
+func TestBrokenUpstream(t *testing.T) {
+	b := newBench(t)
+	for doc, want := range map[string]int{
+		`{"nodes":{"127.0.0.1:1":"x"}}`: 502, `{"nodes":{"127.0.0.1:1":1},"scheme":"kafka"}`: 503, `{"nodes":{"127.0.0.1:1":1}}`: 0,
+	} {
+		b.del("upstreams/u")
+		b.put("routes/r", `{"uri":"/r","upstream_id":"u"}`)
+		if _, fault := b.Current().Upstream(match(b.Current(), "h", "/r"), ""); fault != 502 {
+			t.Errorf("without: %d", fault)
+		}
+		for range 2 {
+			b.put("upstreams/u", doc)
+			if _, fault := b.Current().Upstream(match(b.Current(), "h", "/r"), ""); fault != want {
+				t.Errorf("%s: %d, want %d", doc, fault, want)
+			}
+		}
+	}
+}
+
 // Metadata that its plugin cannot use leaves the metadata before in force.
 func TestBrokenMetadata(t *testing.T) {
 	b := newBench(t)

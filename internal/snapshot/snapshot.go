@@ -112,8 +112,10 @@ func (s *Snapshot) Upstream(r *Route, id string) (u *Upstream, fault int) {
 	switch {
 	case !ok:
 		return nil, 502
-	case e.running == nil:
+	case e.running == nil && e.foreign:
 		return nil, 503
+	case e.running == nil:
+		return nil, 502 // as APISIX, which does not take it
 	}
 	return e.running, 0
 }
