@@ -6,7 +6,11 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"syscall"
 	"testing"
+	"time"
+
+	"weir/internal/plugins/prometheus"
 )
 
 // fixed answers every request head with a constant; nothing in it allocates
@@ -40,13 +44,17 @@ const keyAuthRequest = "GET /small?x=1 HTTP/1.1\r\nHost: api1.example.com\r\napi
 
 // proxyOnce returns a function that sends one request through key-auth and
 // reads the answer, without allocating itself.
-func proxyOnce(t testing.TB) func() {
+func proxyOnce(t testing.TB) func() { return proxyWith(t) }
+
+// proxyWith is proxyOnce with more objects, given as path and JSON, and more
+// plugins that they need.
+func proxyWith(t testing.TB, objects ...string) func() {
 	up := fixed(t, smallAnswer)
-	g := start(t, nil)
-	g.put(
+	g := startWith(t, nil, prometheus.Plugin)
+	g.put(append(objects,
 		"routes/1", fmt.Sprintf(`{"uri":"/small","host":"api1.example.com","plugins":{"key-auth":{}},"upstream":{"nodes":{%q:1}}}`, up.addr),
 		"consumers/jack", fmt.Sprintf(`{"username":"jack","plugins":{"key-auth":{"key":%q}}}`, corpusKey),
-	)
+	)...)
 	c := g.dial()
 	out := []byte(keyAuthRequest)
 	in := make([]byte, 4096)
@@ -73,10 +81,41 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func BenchmarkProxy(b *testing.B) {
-	once := proxyOnce(b)
+// countRule is a global rule that counts every request.
+var countRule = []string{"global_rules/1", `{"plugins":{"prometheus":{}}}`}
+
+// TestAllocationsCounted: nor does counting it.
+func TestAllocationsCounted(t *testing.T) {
+	once := proxyWith(t, countRule...)
+	for range 100 {
+		once()
+	}
+	if n := testing.AllocsPerRun(2000, once); n != 0 {
+		t.Errorf("%v allocations per request, want 0", n)
+	}
+}
+
+func BenchmarkProxy(b *testing.B) { benchmark(b, proxyOnce(b)) }
+
+// BenchmarkProxyCounted is BenchmarkProxy with prometheus as a global rule, which
+// may cost a twentieth more.
+func BenchmarkProxyCounted(b *testing.B) { benchmark(b, proxyWith(b, countRule...)) }
+
+// benchmark reports the time of the processors, too: those of client, gateway and
+// origin together.
+func benchmark(b *testing.B, once func()) {
 	b.ReportAllocs()
+	before := cpuTime(b)
 	for b.Loop() {
 		once()
 	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"strconv"
+	"time"
 )
 
 // ContentType is that of the exposition.
@@ -33,18 +34,31 @@ type exposition struct {
 	w      io.Writer
 	prefix string
 	buf    []byte
+	writes int
 	err    error
 }
 
 // flush writes if there are at least so many bytes to write.
 func (e *exposition) flush(least int) {
-	if len(e.buf) > least && e.err == nil {
+	if len(e.buf) <= least {
+		return
+	}
+	if e.err == nil {
 		_, e.err = e.w.Write(e.buf)
 	}
-	if len(e.buf) > least {
-		e.buf = e.buf[:0]
+	e.buf = e.buf[:0]
+	if e.writes++; e.writes%breathAfter == 0 {
+		time.Sleep(breath)
 	}
 }
+
+// A large exposition takes a breath after so many writes. Yielding alone is not
+// enough: a processor that has something to run does not look for requests that
+// have come.
+const (
+	breathAfter = 4
+	breath      = 20 * time.Microsecond
+)
 
 func (e *exposition) head(d *Desc) {
 	e.buf = append(e.buf, "# HELP "...)
