@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.startDiscovery, g.openSource,
-		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openMetrics, g.openStream, g.openEcho, g.openAdmin,
+		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openStream, g.openMetrics, g.openEcho, g.openAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/engine"
 	"weir/internal/expr"
+	"weir/internal/proxyproto"
 )
 
 // believe says whose word about the client counts: who reports its address, and
@@ -31,6 +32,22 @@ func (g *Gateway) believe(cfg *engine.Config) error {
 		cfg.Trusted = nets.ContainAddr
 	}
 	return nil
+}
+
+// behindProxy makes the connections of l begin with a PROXY header. Who the client
+// is it says where real_ip_header is proxy_protocol, for proxies in real_ip_from.
+func (g *Gateway) behindProxy(l net.Listener) (net.Listener, error) {
+	r := &g.Config.Nginx.HTTP.RealIP
+	p := &proxyproto.Listener{Listener: l, Timeout: g.Config.Nginx.HTTP.Timeouts.Header}
+	from := slices.DeleteFunc(slices.Clone(r.From), func(s string) bool { return s == "unix:" })
+	if len(from) > 0 && r.Header == "proxy_protocol" {
+		nets, err := expr.CompileNetworks(from)
+		if err != nil {
+			return nil, fmt.Errorf("nginx_config.http.real_ip_from: %w", err)
+		}
+		p.Trust = nets.ContainAddr
+	}
+	return p, nil
 }
 
 // tlsPorts are the ports of the data plane that speak TLS.

@@ -20,6 +20,7 @@ import (
 func (g *Gateway) openMetrics(ctx context.Context) error {
 	g.describeProcess()
 	g.describeStore()
+	g.describeStreams()
 	if !slices.Contains(listed(g.Config), prometheus.Plugin.Name) {
 		return nil
 	}

@@ -80,6 +80,11 @@ func (g *Gateway) openSocket(ctx context.Context, s config.Socket) error {
 		g.log.Info("no IPv6 here", "addr", s.Addr)
 		return nil
 	}
+	if s.Proxy {
+		if l, err = g.behindProxy(l); err != nil {
+			return err
+		}
+	}
 	g.data = append(g.data, l)
 	serve := g.engine.Serve
 	if s.TLS {

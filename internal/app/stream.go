@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"weir/internal/accesslog"
 	"weir/internal/config"
 	"weir/internal/engine/l4"
 	"weir/internal/expr"
+	"weir/internal/meter"
 	"weir/internal/plugin"
 )
 
@@ -45,7 +47,7 @@ func (g *Gateway) openStream(ctx context.Context) error {
 			ProxyToUpstream: s.ProxyProtocolToUpstream || a.ProxyProtocol.TCPToUpstream,
 		}
 		for _, addr := range streamAddrs(s) {
-			l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+			l, err := new(net.ListenConfig).Listen(ctx, "tcp"+family(s.IP), addr)
 			if err != nil {
 				return fmt.Errorf("stream: %w", err)
 			}
@@ -56,7 +58,7 @@ func (g *Gateway) openStream(ctx context.Context) error {
 	}
 	for _, s := range a.StreamProxy.UDP {
 		for _, addr := range streamAddrs(s) {
-			socket, err := new(net.ListenConfig).ListenPacket(ctx, "udp", addr)
+			socket, err := new(net.ListenConfig).ListenPacket(ctx, "udp"+family(s.IP), addr)
 			if err != nil {
 				return fmt.Errorf("stream: %w", err)
 			}
@@ -71,6 +73,15 @@ func (g *Gateway) failStream(addr net.Addr, err error) {
 	if err != nil {
 		g.fail(fmt.Errorf("stream %s: %w", addr, err))
 	}
+}
+
+// family ends the name of a network: an entry without an address is about IPv4,
+// as in APISIX.
+func family(ip string) string {
+	if strings.Contains(ip, ":") {
+		return "6"
+	}
+	return "4"
 }
 
 // streamAddrs are the addresses of one entry of stream_proxy.
@@ -109,3 +120,25 @@ func (g *Gateway) openStreamLog(n *config.NginxStream) (err error) {
 
 // Streams are the addresses that serve TCP and UDP.
 func (g *Gateway) Streams() []net.Addr { return g.streamAddrs }
+
+// describeStreams makes the numbers of the ports known.
+func (g *Gateway) describeStreams() {
+	if g.streams == nil {
+		return
+	}
+	g.meter.Func(gauge("stream_active_connections", "Number of stream sessions", "listen_addr"), func(emit func(float64, ...string)) {
+		for _, p := range g.streams.Stats() {
+			emit(float64(p.Active), p.Addr)
+		}
+	})
+	g.meter.Func(meter.Desc{
+		Name: "stream_bandwidth", Help: "Total bandwidth in bytes of stream sessions", Labels: []string{"listen_addr", "type", "side"},
+	}, func(emit func(float64, ...string)) {
+		for _, p := range g.streams.Stats() {
+			emit(float64(p.FromClients), p.Addr, "ingress", "downstream")
+			emit(float64(p.ToClients), p.Addr, "egress", "downstream")
+			emit(float64(p.FromNodes), p.Addr, "ingress", "upstream")
+			emit(float64(p.ToNodes), p.Addr, "egress", "upstream")
+		}
+	})
+}

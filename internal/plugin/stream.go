@@ -14,6 +14,7 @@ type StreamCtx struct {
 	Ctx
 
 	Protocol string // TCP or UDP
+	Listener string // address that the client connected to, as it is listened on
 	SNI      string // name that the client asked for by TLS, in lower case; empty: none
 
 	// Peek returns the first n bytes that the client sends and waits for them,

@@ -19,6 +19,10 @@ type Listener struct {
 	Trust func(netip.Addr) bool
 
 	Timeout time.Duration // for the header to come; 0: one minute
+
+	mu      sync.Mutex
+	waiting map[*Conn]struct{} // for their headers
+	closed  bool
 }
 
 // Accept implements net.Listener. It does not wait for the header.
@@ -27,15 +31,44 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{Conn: c, trust: l.Trust, timeout: l.Timeout}, nil
+	return &Conn{Conn: c, from: l}, nil
+}
+
+// Close implements net.Listener. Connections whose header has not come end.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	for c := range l.waiting {
+		c.Conn.Close()
+	}
+	l.mu.Unlock()
+	return l.Listener.Close()
+}
+
+func (l *Listener) wait(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.Conn.Close()
+		return
+	}
+	if l.waiting == nil {
+		l.waiting = map[*Conn]struct{}{}
+	}
+	l.waiting[c] = struct{}{}
+}
+
+func (l *Listener) waited(c *Conn) {
+	l.mu.Lock()
+	delete(l.waiting, c)
+	l.mu.Unlock()
 }
 
 // A Conn is a connection that begins with a header. Whatever first asks for its
 // data or its client's address waits for that.
 type Conn struct {
 	net.Conn
-	trust   func(netip.Addr) bool
-	timeout time.Duration
+	from *Listener
 
 	once   sync.Once
 	header Header
@@ -53,7 +86,9 @@ func (c *Conn) Header() (Header, error) {
 }
 
 func (c *Conn) read() {
-	timeout := c.timeout
+	c.from.wait(c)
+	defer c.from.waited(c)
+	timeout := c.from.Timeout
 	if timeout <= 0 {
 		timeout = time.Minute
 	}
@@ -84,7 +119,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) RemoteAddr() net.Addr {
 	sender := c.Conn.RemoteAddr()
 	a, ok := sender.(*net.TCPAddr)
-	if !ok || c.trust == nil || !c.trust(a.AddrPort().Addr().Unmap()) {
+	if !ok || c.from.Trust == nil || !c.from.Trust(a.AddrPort().Addr().Unmap()) {
 		return sender
 	}
 	if h, err := c.Header(); err == nil && h.Known() {
@@ -119,9 +154,6 @@ func (c *Conn) CloseWrite() error {
 	}
 	return c.Conn.Close()
 }
-
-// Unwrap is the connection without its header, once that was read.
-func (c *Conn) Unwrap() net.Conn { return c.Conn }
 
 // SyscallConn implements syscall.Conn where the connection does.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {

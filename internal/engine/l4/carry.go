@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 
 	"weir/internal/wire"
 )
@@ -14,25 +13,25 @@ import (
 const piece = 4 << 10
 
 // carry copies from src to dst until src ends, which is nil, or one of them fails.
-// moved counts the bytes.
-func (s *session) carry(dst, src net.Conn, moved *atomic.Int64) error {
+func (s *session) carry(dst, src net.Conn, f flow) error {
 	to, ok1 := dst.(*net.TCPConn)
 	from, ok2 := src.(*net.TCPConn)
 	if ok1 && ok2 {
-		return s.carryTCP(to, from, moved)
+		return s.carryTCP(to, from, f)
 	}
-	return s.carryAny(dst, src, moved)
+	return s.carryAny(dst, src, f)
 }
 
-func (s *session) carryAny(dst, src net.Conn, moved *atomic.Int64) error {
+func (s *session) carryAny(dst, src net.Conn, f flow) error {
 	b := wire.GetBuffer(piece)
 	defer b.Free()
 	for {
 		n, err := src.Read(b.B)
 		if n > 0 {
 			s.touch()
+			f.came(n)
 			m, err := dst.Write(b.B[:n])
-			moved.Add(int64(m))
+			f.went(int64(m))
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package l4
 import (
 	"io"
 	"net"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +63,7 @@ func (s *source) try(fd uintptr) bool {
 	return true
 }
 
-func (s *session) carryTCP(dst, src *net.TCPConn, moved *atomic.Int64) error {
+func (s *session) carryTCP(dst, src *net.TCPConn, f flow) error {
 	raw, err := src.SyscallConn()
 	if err != nil {
 		return err
@@ -78,13 +77,15 @@ func (s *session) carryTCP(dst, src *net.TCPConn, moved *atomic.Int64) error {
 			return err
 		}
 		s.touch()
+		f.came(from.n)
 		n, err := dst.Write(from.b.B[:from.n])
 		from.b.Free()
-		moved.Add(int64(n))
+		f.went(int64(n))
 		if err == nil && from.waiting > 0 {
 			var m int64
 			m, err = io.Copy(dst, &io.LimitedReader{R: src, N: int64(from.waiting)}) // splice(2)
-			moved.Add(m)
+			f.came(int(m))
+			f.went(m)
 		}
 		if err != nil {
 			return err

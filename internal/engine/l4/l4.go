@@ -57,6 +57,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
+	ports    []*counts
 	draining atomic.Bool
 	context  context.Context // ends when sessions are cut
 	cut      context.CancelFunc
@@ -84,7 +85,8 @@ func New(cfg Config) *Engine {
 }
 
 // Serve accepts connections until the listener is closed or fails for good.
-func (e *Engine) Serve(l net.Listener, p Port) error {
+func (e *Engine) Serve(l net.Listener, how Port) error {
+	p := e.newPort(l.Addr().String())
 	e.wg.Add(1)
 	defer e.wg.Done()
 	const shortest = 5 * time.Millisecond
@@ -92,7 +94,7 @@ func (e *Engine) Serve(l net.Listener, p Port) error {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = shortest
-			e.wg.Go(func() { e.serveTCP(nc, p) })
+			e.wg.Go(func() { e.serveTCP(nc, p, how) })
 			continue
 		}
 		if e.draining.Load() || errors.Is(err, net.ErrClosed) {

@@ -20,12 +20,14 @@ const (
 	statusBadData     = 400
 	statusNotFound    = 404
 	statusServerError = 500
+	statusBadGateway  = 502
 	statusUnavailable = 503
 )
 
 // A session is one connection, or what one client of a UDP port sends.
 type session struct {
 	engine *Engine
+	port   *counts
 	ctx    plugin.StreamCtx
 	pin    *snapshot.Pin
 	route  *snapshot.StreamRoute
@@ -43,11 +45,12 @@ type session struct {
 	sent, received atomic.Int64 // to and from the client
 }
 
-func (e *Engine) newSession(protocol string, peer, server netip.AddrPort) *session {
-	s := &session{engine: e, pin: e.State.NewPin()}
+func (e *Engine) newSession(p *counts, protocol string, peer, server netip.AddrPort) *session {
+	p.active.Add(1)
+	s := &session{engine: e, port: p, pin: e.State.NewPin()}
 	s.gone, s.leave = context.WithCancel(e.context)
 	c := &s.ctx
-	c.Protocol, c.Request, c.Scheme = protocol, &e.empty, ""
+	c.Protocol, c.Listener, c.Request = protocol, p.addr, &e.empty
 	c.Peer, c.Server, c.Start = peer, server, time.Now()
 	c.Client, c.ClientPort = peer.Addr().String(), peer.Port()
 	c.Pause = s.pause
@@ -57,6 +60,11 @@ func (e *Engine) newSession(protocol string, peer, server netip.AddrPort) *sessi
 
 // end ends the session from outside; it may be called more than once.
 func (s *session) end() { s.leave() }
+
+// upward and downward count what the client sends, and what it gets.
+func (s *session) upward() flow { return flow{&s.received, &s.port.fromClients, &s.port.toNodes} }
+
+func (s *session) downward() flow { return flow{&s.sent, &s.port.fromNodes, &s.port.toClients} }
 
 func (s *session) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -80,9 +88,12 @@ func (s *session) expired(now time.Time) bool {
 type refusal struct {
 	status int
 	err    error // for the log; nil: there is nothing to say
+	early  bool  // nothing of the session went anywhere
 }
 
 var (
+	errIdle       = errors.New("neither side has sent anything for too long")
+	errNode       = errors.New("the node has ended the connection before its time")
 	errNoRoute    = errors.New("no stream route matches")
 	errFault      = errors.New("the stream route cannot run as configured")
 	errNoUpstream = errors.New("there is no such upstream")
@@ -96,10 +107,10 @@ func (s *session) open() *refusal {
 	switch {
 	case s.route == nil:
 		s.pin.Drop()
-		return &refusal{statusNotFound, errNoRoute}
+		return &refusal{status: statusNotFound, err: errNoRoute}
 	case s.route.Fault:
 		s.pin.Drop()
-		return &refusal{statusUnavailable, errFault}
+		return &refusal{status: statusUnavailable, err: errFault}
 	}
 	s.ctx.Route = &s.route.Route
 	s.plan = s.route.Plan
@@ -132,7 +143,7 @@ func (s *session) upstream() (*snapshot.Upstream, *refusal) {
 	}
 	if s.ctx.To.UpstreamID == "" && s.route.UpstreamID == "" {
 		if s.up == nil {
-			return nil, &refusal{statusUnavailable, errNoUpstream}
+			return nil, &refusal{status: statusUnavailable, err: errNoUpstream}
 		}
 		return s.up, nil
 	}
@@ -140,7 +151,7 @@ func (s *session) upstream() (*snapshot.Upstream, *refusal) {
 	defer s.pin.Drop()
 	up := snap.StreamUpstream(s.route, s.ctx.To.UpstreamID)
 	if up == nil {
-		return nil, &refusal{statusUnavailable, errNoUpstream}
+		return nil, &refusal{status: statusUnavailable, err: errNoUpstream}
 	}
 	up.Acquire()
 	if s.up != nil {
@@ -188,9 +199,9 @@ func (s *session) connect(up *snapshot.Upstream) *refusal {
 	case errors.As(err, &refused):
 		return &refusal{status: refused.reply.Status}
 	case errors.As(err, &failed):
-		return &refusal{failed.Status(), err}
+		return &refusal{status: failed.Status(), err: err}
 	}
-	return &refusal{statusServerError, err}
+	return &refusal{status: statusServerError, err: err}
 }
 
 // close ends what the session holds and logs it.
@@ -212,6 +223,7 @@ func (s *session) close(r *refusal) {
 		s.plan.Release()
 	}
 	s.leave()
+	s.port.active.Add(-1)
 	s.engine.State.FreePin(s.pin)
 	s.engine.remove(s)
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"weir/internal/cert"
@@ -26,29 +27,26 @@ var errTooMuch = errors.New("more is asked for than is kept of the client's firs
 // A tcpSession is a session of one connection.
 type tcpSession struct {
 	*session
-	port   Port
+	how    Port
 	tcp    net.Conn // as it was accepted
 	client net.Conn // tcp, or TLS over it
 	first  []byte   // what plugins have looked at
 	until  time.Time
 }
 
-func (e *Engine) serveTCP(nc net.Conn, p Port) {
+func (e *Engine) serveTCP(nc net.Conn, p *counts, how Port) {
 	s := &tcpSession{
-		session: e.newSession("TCP", addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())),
-		port:    p, tcp: nc, client: nc,
+		session: e.newSession(p, "TCP", addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())),
+		how:     how, tcp: nc, client: nc,
 	}
 	s.ctx.Peek = s.peek
 	stop := context.AfterFunc(s.gone, func() { nc.Close() })
 	r := s.run()
-	if !stop() {
-		r = nil
+	if r != nil && r.early {
+		refuse(nc, len(s.first) > 0)
 	}
-	if r != nil && r.status != statusBadData {
-		reset(nc)
-	} else {
-		s.client.Close()
-	}
+	stop()
+	s.client.Close()
 	nc.Close()
 	s.close(r)
 }
@@ -56,40 +54,40 @@ func (e *Engine) serveTCP(nc net.Conn, p Port) {
 // run serves the session until it is over; not nil: it was refused.
 func (s *tcpSession) run() *refusal {
 	if err := s.begin(); err != nil {
-		return &refusal{statusBadData, err}
+		return &refusal{status: statusBadData, err: err}
 	}
 	s.until = time.Now().Add(s.engine.PrereadTimeout)
 	if r := s.open(); r != nil {
+		r.early = true
 		return r
 	}
 	stop := context.AfterFunc(s.gone, func() { s.link.Conn.Close() })
 	defer stop()
 	_ = s.tcp.SetReadDeadline(time.Time{}) // a dead connection fails below
-	if err := s.greet(); err != nil {
-		return &refusal{502, err}
-	}
 	s.touch()
 	s.idle.Store(int64(s.link.Idle))
-	s.join()
-	return nil
+	if err := s.greet(); err != nil {
+		return &refusal{status: statusBadGateway, err: err}
+	}
+	return s.join()
 }
 
 // begin takes in what stands before the stream itself.
 func (s *tcpSession) begin() error {
-	if !s.port.Proxy && !s.port.TLS {
+	if !s.how.Proxy && !s.how.TLS {
 		return nil
 	}
 	if err := s.tcp.SetReadDeadline(time.Now().Add(s.engine.HandshakeTimeout)); err != nil {
 		return err
 	}
-	if s.port.Proxy {
+	if s.how.Proxy {
 		h, err := proxyproto.Read(s.tcp)
 		if err != nil {
 			return err
 		}
 		s.believe(h)
 	}
-	if s.port.TLS {
+	if s.how.TLS {
 		return s.handshake()
 	}
 	return nil
@@ -163,7 +161,7 @@ func (s *tcpSession) peek(n int) ([]byte, error) {
 // greet sends the node what comes before the client's next bytes.
 func (s *tcpSession) greet() error {
 	var b []byte
-	if s.port.ProxyToUpstream {
+	if s.how.ProxyToUpstream {
 		h := proxyproto.Header{Source: s.ctx.Peer, Destination: s.ctx.Server}
 		if who, ok := plugin.ParseClient(s.ctx.Client); ok {
 			h.Source = netip.AddrPortFrom(who.Addr(), s.ctx.ClientPort)
@@ -171,7 +169,9 @@ func (s *tcpSession) greet() error {
 		b = h.Append(b)
 	}
 	b = append(b, s.first...)
-	s.received.Add(int64(len(s.first)))
+	up := s.upward()
+	up.came(len(s.first))
+	up.went(int64(len(s.first)))
 	s.first = nil
 	if len(b) == 0 {
 		return nil
@@ -181,17 +181,20 @@ func (s *tcpSession) greet() error {
 }
 
 // join carries bytes both ways until both sides have ended, one of them fails or
-// the session is silent for too long. The end of one direction is passed on.
-func (s *tcpSession) join() {
+// the session is silent for too long. The end of one direction is passed on. It
+// returns what a client that did not leave by itself has to complain of.
+func (s *tcpSession) join() *refusal {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if s.carry(s.link.Conn, s.client, &s.received) != nil {
+		if s.carry(s.link.Conn, s.client, s.upward()) != nil {
 			s.end()
 			return
 		}
 		closeWrite(s.link.Conn)
 	})
-	if s.carry(s.client, s.link.Conn, &s.sent) != nil {
+	err := s.carry(s.client, s.link.Conn, s.downward())
+	silent := s.expired(time.Now())
+	if err != nil {
 		s.end()
 	} else {
 		closeWrite(s.client)
@@ -199,6 +202,15 @@ func (s *tcpSession) join() {
 		s.touch()
 	}
 	wg.Wait()
+	switch {
+	case err == nil:
+		return nil
+	case silent:
+		return &refusal{status: statusBadGateway, err: errIdle}
+	case errors.Is(err, syscall.ECONNRESET):
+		return &refusal{status: statusBadGateway, err: errNode}
+	}
+	return nil
 }
 
 func closeWrite(c net.Conn) {
@@ -207,9 +219,22 @@ func closeWrite(c net.Conn) {
 	}
 }
 
-// reset makes the client see that its connection was refused, whatever it sent.
-func reset(nc net.Conn) {
-	if t, ok := nc.(*net.TCPConn); ok {
+// patience is how long a refused client may take to begin.
+const patience = 20 * time.Millisecond
+
+// refuse ends a connection so that a client that has begun to send sees a reset:
+// nobody took it. One that has not sees an end.
+func refuse(nc net.Conn, begun bool) {
+	t, ok := nc.(*net.TCPConn)
+	if !ok || t.SetReadDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	var b [1]byte
+	if !begun {
+		n, _ := t.Read(b[:])
+		begun = n > 0
+	}
+	if begun {
 		_ = t.SetLinger(0) // it is closed either way
 	}
 }

@@ -27,6 +27,7 @@ const (
 type udpPort struct {
 	engine *Engine
 	socket *net.UDPConn
+	stats  *counts
 	server netip.AddrPort
 
 	mu       sync.Mutex
@@ -36,7 +37,7 @@ type udpPort struct {
 // A udpSession is what one client sends, and the answers.
 type udpSession struct {
 	*session
-	port  *udpPort
+	from  *udpPort
 	in    chan *datagram
 	first []byte
 }
@@ -54,7 +55,7 @@ func (d *datagram) bytes() []byte { return d.B[:d.n] }
 func (e *Engine) ServeUDP(socket *net.UDPConn) error {
 	e.wg.Add(1)
 	defer e.wg.Done()
-	p := &udpPort{engine: e, socket: socket, server: addrPort(socket.LocalAddr()), sessions: map[netip.AddrPort]*udpSession{}}
+	p := &udpPort{engine: e, socket: socket, stats: e.newPort(socket.LocalAddr().String()), server: addrPort(socket.LocalAddr()), sessions: map[netip.AddrPort]*udpSession{}}
 	stop := context.AfterFunc(e.context, func() { socket.Close() })
 	defer stop()
 	big := wire.GetBuffer(maxDatagram)
@@ -108,7 +109,7 @@ func (p *udpPort) sessionOf(from netip.AddrPort) *udpSession {
 	if len(p.sessions) >= p.engine.MaxUDP {
 		p.evict()
 	}
-	s := &udpSession{session: p.engine.newSession("UDP", from, p.server), port: p, in: make(chan *datagram, waitingDatagrams)}
+	s := &udpSession{session: p.engine.newSession(p.stats, "UDP", from, p.server), from: p, in: make(chan *datagram, waitingDatagrams)}
 	s.ctx.Peek = s.peek
 	s.touch()
 	p.sessions[from] = s
@@ -163,7 +164,7 @@ func (s *udpSession) peek(n int) ([]byte, error) {
 
 func (s *udpSession) serve() {
 	r := s.run()
-	s.port.forget(s)
+	s.from.forget(s)
 	for {
 		select {
 		case d := <-s.in:
@@ -192,12 +193,13 @@ func (s *udpSession) run() *refusal {
 	defer stop()
 	var answers sync.WaitGroup
 	answers.Go(s.answer)
-	for ; d != nil; d = s.next() {
+	for up := s.upward(); d != nil; d = s.next() {
 		s.touch()
-		s.received.Add(int64(d.n))
+		up.came(d.n)
 		// What fails now, for instance because the last datagram met a closed port,
 		// may work with the next.
-		_, _ = s.link.Write(d.bytes())
+		n, _ := s.link.Write(d.bytes())
+		up.went(int64(n))
 		s.first = nil
 		d.Free()
 	}
@@ -217,6 +219,7 @@ func (s *udpSession) next() *datagram {
 
 // answer sends the client what comes from the node.
 func (s *udpSession) answer() {
+	down := s.downward()
 	b := wire.GetBuffer(piece)
 	defer func() { b.Free() }()
 	for {
@@ -236,8 +239,9 @@ func (s *udpSession) answer() {
 			continue
 		}
 		s.touch()
-		m, err := s.port.socket.WriteToUDPAddrPort(b.B[:n], s.ctx.Peer)
-		s.sent.Add(int64(m))
+		down.came(n)
+		m, err := s.from.socket.WriteToUDPAddrPort(b.B[:n], s.ctx.Peer)
+		down.went(int64(m))
 		if errors.Is(err, net.ErrClosed) {
 			s.end()
 			return
