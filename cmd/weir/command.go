@@ -112,6 +112,11 @@ type checkReport struct {
 	Error    string       `json:"error,omitempty"`
 	Embedded bool         `json:"embedded_store"`
 	Ignored  []ignoredKey `json:"ignored,omitempty"`
+
+	// Objects is the file with the objects, where the configuration comes from one.
+	Objects  string        `json:"objects,omitempty"`
+	Count    int           `json:"object_count,omitempty"`
+	Problems []app.Problem `json:"problems,omitempty"`
 }
 
 type ignoredKey struct {
@@ -124,7 +129,7 @@ func checkCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check a configuration file and say what is wrong",
+		Short: "Check a configuration file, and the file with the objects that belongs to it",
 		Example: `  weir check -c conf/config.yaml
   weir check -c conf/config.yaml --json | jq .ignored`,
 		Args: noArgs,
@@ -138,6 +143,11 @@ func checkCommand() *cobra.Command {
 				for _, i := range c.Ignored {
 					report.Ignored = append(report.Ignored, ignoredKey{i.Path, i.Why})
 				}
+				report.Objects, report.Count, report.Problems, err = app.CheckObjects(cmd.Context(), c)
+				if err != nil {
+					report.Error = err.Error()
+				}
+				report.OK = err == nil && len(report.Problems) == 0
 			}
 			if !asJSON {
 				printCheck(cmd.OutOrStdout(), cmd.ErrOrStderr(), report)
@@ -156,12 +166,18 @@ func checkCommand() *cobra.Command {
 }
 
 func printCheck(out, problems io.Writer, r checkReport) {
-	if !r.OK {
-		fmt.Fprintf(problems, "%s\nconfiguration test failed\n", r.Error)
-		return
-	}
 	for _, i := range r.Ignored {
 		fmt.Fprintf(problems, "without effect: %s (%s)\n", i.Path, i.Why)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(problems, "%s: %s: %s\n", r.Objects, p.Object, p.Error)
+	}
+	if r.Error != "" {
+		fmt.Fprintln(problems, r.Error)
+	}
+	if !r.OK {
+		fmt.Fprintln(problems, "configuration test failed")
+		return
 	}
 	fmt.Fprintln(out, "configuration test is successful")
 }

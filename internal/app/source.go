@@ -54,12 +54,17 @@ func fromFile(c *config.Config) bool {
 }
 
 func (g *Gateway) openFile(provider string) error {
-	path := objectFile(g.Config.File, os.Getenv("APISIX_PROFILE"), provider)
-	checker := g.checker()
-	g.file = file.New(file.Config{Path: path, Lookup: os.LookupEnv, Check: checker.Read, Log: g.log})
+	cfg := g.fileConfig(provider)
+	g.file = file.New(cfg)
 	g.source = g.file
-	g.say("file", "%s, watched", path)
+	g.say("file", "%s, watched", cfg.Path)
 	return nil
+}
+
+func (g *Gateway) fileConfig(provider string) file.Config {
+	checker := g.checker()
+	path := objectFile(g.Config.File, os.Getenv("APISIX_PROFILE"), provider)
+	return file.Config{Path: path, Lookup: os.LookupEnv, Check: checker.Read, Log: g.log}
 }
 
 // objectFile is the file with the objects that belongs to a config.yaml.

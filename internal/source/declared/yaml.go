@@ -21,7 +21,7 @@ import (
 func ParseYAML(text []byte) (*document.Value, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, err
+		return nil, atLine(err)
 	}
 	if len(doc.Content) == 0 {
 		return nil, errors.New("yaml: the document is empty")
@@ -30,6 +30,23 @@ func ParseYAML(text []byte) (*document.Value, error) {
 	const spare = 1 << 20
 	r := yamlReader{left: len(text) + spare}
 	return r.read(doc.Content[0], 0)
+}
+
+// atLine corrects the line in a syntax error: of what the grammar, not the
+// scanner, refuses, package yaml counts lines from 0.
+func atLine(err error) error {
+	rest, found := strings.CutPrefix(err.Error(), "yaml: line ")
+	digits, what, _ := strings.Cut(rest, ": ")
+	line, notNumber := strconv.Atoi(digits)
+	expected, isGrammar := strings.CutPrefix(what, "did not find expected ")
+	if !found || notNumber != nil || !isGrammar {
+		return err
+	}
+	switch expected {
+	case "',' or '}'", "',' or ']'", "key", "'-' indicator", "node content", "<document start>":
+		return fmt.Errorf("yaml: line %d: %s", line+1, what)
+	}
+	return err
 }
 
 // A yamlReader turns YAML nodes into JSON values.

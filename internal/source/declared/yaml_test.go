@@ -104,3 +104,23 @@ func FuzzParse(f *testing.F) {
 		_ = Items(v)
 	})
 }
+
+// A syntax error names the line on which it is, or on which what is not closed
+// begins.
+func TestYAMLLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: 1\nb:\n- {id: 1, uri: /a\n": "line 3: ",
+		"a: 1\nb:\n- [1, 2\nc: 1\n":     "line 3: ",
+		"a: 1\nb: 2\n  c: 3\n":          "line 3: ",
+		"a: 1\nb: \"x\nc: 3\n":          "line 2: ",
+		"a: 1\n\tb: 2\n":                "line 2: ",
+		"a:\n  - 1\n b: 2\n":            "line 3: ",
+		"a: 1\nb: *none\n":              "none",
+		"a: 1\nb: @x\n":                 "line 2: ",
+		"a: 1\n- b\n":                   "line 2: ",
+	} {
+		if _, err := ParseYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

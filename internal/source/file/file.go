@@ -68,6 +68,23 @@ func New(cfg Config) *Source {
 	return &Source{cfg: cfg, state: new(declared.State)}
 }
 
+// Load reads the file once. It returns its objects, the broken ones with what is
+// wrong with them, and why the rest is no object. The error says where the text
+// cannot be read.
+func Load(cfg Config) (items []declared.Item, skipped map[string]error, err error) {
+	s := New(cfg)
+	text, err := os.ReadFile(cfg.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	doc, err := s.parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.Path, err)
+	}
+	items, skipped = s.admit(doc)
+	return items, skipped, nil
+}
+
 // Status returns the state of the delivery.
 func (s *Source) Status() Status {
 	s.mu.Lock()

@@ -161,7 +161,8 @@ func TestFormats(t *testing.T) {
 		"json number":     {"apisix.json", `{"routes":[{"uri":"/a","priority":"${{ HEX }}","desc":"v${{N}}","plugins":{}}]}`, `{"uri":"/a","priority":16,"desc":"v3","plugins":{}}`, ""},
 		"json, no key":    {"apisix.json", `{"routes":[{"${{NONE}}":1}]}`, "", "can't find environment variable NONE"},
 		"json, no string": {"apisix.json", `{"routes":[{"a":["${{NONE}}"]}]}`, "", "can't find environment variable NONE"},
-		"no json":         {"apisix.json", `{"routes":`, "", "failed to decode json: Expected value but found T_END at character 11"},
+		"no json":         {"apisix.json", `{"routes":`, "", "failed to decode json: line 1: Expected value but found T_END at character 11"},
+		"json, line 3":    {"apisix.json", "{\n\"routes\":[\n{]}", "", "failed to decode json: line 3: Expected object key string but found T_ARR_END at character 15"},
 		"json, end":       {"apisix.json", "{\"routes\":[]}\n#END", "", "failed to decode json"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"weir/internal/document"
 	"weir/internal/source/declared"
@@ -45,7 +47,17 @@ func (s *Source) parseYAML(text []byte) (*document.Value, error) {
 func (s *Source) parseJSON(text []byte) (*document.Value, error) {
 	doc, err := document.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("failed to decode json: %w", err)
+		return nil, fmt.Errorf("failed to decode json: line %d: %w", lineOf(text, err), err)
 	}
 	return doc, s.cfg.Lookup.expandValue(doc)
+}
+
+// lineOf is the line, from 1, of the character that a syntax error names.
+func lineOf(text []byte, err error) int {
+	_, at, _ := strings.Cut(err.Error(), " at character ")
+	n, notNumber := strconv.Atoi(at)
+	if notNumber != nil {
+		return 1
+	}
+	return 1 + bytes.Count(text[:min(max(n-1, 0), len(text))], []byte("\n"))
 }
