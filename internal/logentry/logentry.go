@@ -119,6 +119,9 @@ func hasMembers(f Format) bool {
 	return err == nil && len(v.Members) > 0
 }
 
+// Custom says that entries are what a log_format says.
+func (e *Entry) Custom() bool { return e.custom != nil }
+
 // Phases are what has to happen to a request besides logging it.
 func (e *Entry) Phases() (p plugin.Phases) {
 	if e.reqBody || len(e.fromBody) > 0 {

@@ -41,6 +41,7 @@ import (
 	"weir/internal/plugins/requestvalidation"
 	"weir/internal/plugins/responserewrite"
 	"weir/internal/plugins/serverinfo"
+	"weir/internal/plugins/syslog"
 	"weir/internal/plugins/trafficsplit"
 	"weir/internal/plugins/uarestriction"
 	"weir/internal/plugins/uriblocker"
@@ -87,6 +88,7 @@ func All() []plugin.Spec {
 		requestvalidation.Plugin,
 		responserewrite.Plugin,
 		serverinfo.Plugin,
+		syslog.Plugin,
 		trafficsplit.Plugin,
 		uarestriction.Plugin,
 		uriblocker.Plugin,
@@ -100,6 +102,8 @@ func Streams() []plugin.StreamSpec {
 		iprestriction.Stream,
 		limitconn.Stream,
 		mqttproxy.Stream,
+		prometheus.Stream,
+		syslog.Stream,
 		trafficsplit.Stream,
 	}
 }
