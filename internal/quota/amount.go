@@ -19,6 +19,7 @@ import (
 type Amount struct {
 	number int64
 	text   *expr.Template // nil: the number
+	raw    string
 }
 
 // Number is the Amount n.
@@ -42,6 +43,7 @@ func (Natural) JSONSchema() []byte {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *Amount) UnmarshalJSON(b []byte) error {
+	a.raw = string(b)
 	var text string
 	if json.Unmarshal(b, &text) != nil {
 		return json.Unmarshal(b, &a.number)

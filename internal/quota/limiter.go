@@ -53,7 +53,8 @@ func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, err
 
 func (l *Limiter) compileRules(c *Config, prefix string, headers Headers) error {
 	if c.Group != "" {
-		prefix = c.Group + ":"
+		// A group that comes back with another limit begins anew.
+		prefix = c.Group + ":" + c.Count.raw + "/" + c.TimeWindow.raw + ":"
 	}
 	rules := c.Rules
 	if l.single {
