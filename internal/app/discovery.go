@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"weir/internal/discovery/consul"
 	"weir/internal/discovery/consulkv"
 	"weir/internal/discovery/eureka"
+	"weir/internal/discovery/kubernetes"
 	"weir/internal/discovery/nacos"
 	"weir/internal/resolve"
 	"weir/internal/upstream"
@@ -20,10 +22,11 @@ import (
 
 // registries make a registry of each kind of discovery but DNS. It is immutable.
 var registries = map[string]func(json.RawMessage, discovery.Env) (*discovery.Registry, error){
-	"consul":    consul.New,
-	"consul_kv": consulkv.New,
-	"eureka":    eureka.New,
-	"nacos":     nacos.New,
+	"consul":     consul.New,
+	"consul_kv":  consulkv.New,
+	"eureka":     eureka.New,
+	"kubernetes": kubernetes.New,
+	"nacos":      nacos.New,
 }
 
 // discovery is what the section "discovery" configures. Registries are asked
@@ -66,6 +69,17 @@ func (g *Gateway) startDiscovery(context.Context) error {
 	}
 	for _, r := range g.registries {
 		r.Start()
+	}
+	return nil
+}
+
+// undiscovered says what discovery the gateway waits for; nil: none. APISIX waits
+// for Kubernetes alone, too.
+func (g *Gateway) undiscovered() error {
+	for _, r := range g.registries {
+		if r.Kind() == "kubernetes" && !r.Ready() {
+			return errors.New("kubernetes discovery not ready")
+		}
 	}
 	return nil
 }

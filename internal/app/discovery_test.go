@@ -202,3 +202,31 @@ func TestDiscoveryHealth(t *testing.T) {
 	c.set("web", s.echo)
 	discoverytest.Until(t, func() bool { return state(dead) == "" && state(other) == "" }, func() string { return "old nodes are still checked" })
 }
+
+// TestDiscoveryReady: as long as Kubernetes has not answered, the gateway is not
+// ready.
+func TestDiscoveryReady(t *testing.T) {
+	api := discoverytest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "true" {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, `{"kind":"EndpointsList","metadata":{"resourceVersion":"1"},"items":[]}`)
+	}))
+	host, port, _ := strings.Cut(api.Listener.Addr().String(), ":")
+	s := newSite(t, fmt.Sprintf("discovery: {kubernetes: {service: {schema: http, host: %q, port: %q}, client: {token: t}}}\n", host, port))
+	ready := func() (int, string) { return get(t, "http://"+s.g.Status().String()+"/status/ready") }
+	if status, body := ready(); status != 200 {
+		t.Errorf("nothing to wait for: %d %s", status, body)
+	}
+	api.Fail(discoverytest.Broken)
+	s.put("routes/1", `{"uri":"/k","upstream":{"type":"roundrobin","discovery_type":"kubernetes","service_name":"a/b:c"}}`)
+	if status := s.get("/k", ""); status != 503 {
+		t.Errorf("status %d", status)
+	}
+	if status, body := ready(); status != 503 || !strings.Contains(body, "kubernetes discovery not ready") {
+		t.Errorf("%d %s", status, body)
+	}
+	api.Fail(discoverytest.None)
+	discoverytest.Until(t, func() bool { status, _ := ready(); return status == 200 }, func() string { return "not ready" })
+}

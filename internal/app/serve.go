@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"weir/internal/engine"
 	"weir/internal/engine/h2"
 	"weir/internal/engine/h3"
+	"weir/internal/listen"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
@@ -60,6 +63,8 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 		IdleTimeout: h.Timeouts.Keepalive, HandshakeTimeout: h.Timeouts.Header, HeadLimit: cfg.Limits.Head,
 	})
 	cfg.FallbackSNI = a.SSL.FallbackSNI
+	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
+	cfg.MaxPerAddress = g.Config.Weir.MaxPerAddress
 	g.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
 	for _, s := range a.Sockets() {
@@ -72,12 +77,12 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 
 // openSocket opens one of the data plane's addresses and serves it.
 func (g *Gateway) openSocket(ctx context.Context, s config.Socket) error {
-	l, err := listen(ctx, s)
+	l, err := g.listen(ctx, s)
 	switch {
 	case err != nil:
 		return err
 	case l == nil:
-		g.log.Info("no IPv6 here", "addr", s.Addr)
+		g.log.Info("no socket for this address: there is no IPv6, or another socket serves it", "addr", s.Addr)
 		return nil
 	}
 	if s.Proxy {
@@ -99,7 +104,7 @@ func (g *Gateway) openSocket(ctx context.Context, s config.Socket) error {
 		return nil
 	}
 	// The port is the same, if that was left to the system, too.
-	pc, err := new(net.ListenConfig).ListenPacket(ctx, "udp"+strings.TrimPrefix(s.Network, "tcp"), l.Addr().String())
+	pc, err := g.sockets.ListenPacket(ctx, "udp"+strings.TrimPrefix(s.Network, "tcp"), l.Addr().String())
 	if err != nil {
 		return fmt.Errorf("HTTP/3: %w", err)
 	}
@@ -119,10 +124,13 @@ func (g *Gateway) serverName() string {
 	return "Weir"
 }
 
-// listen opens a socket; nil for an optional one that this host cannot have.
-func listen(ctx context.Context, s config.Socket) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, s.Network, s.Addr)
-	if s.Optional && (errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)) {
+// listen opens a socket; nil for one that another covers, or an optional one that
+// this host cannot have.
+func (g *Gateway) listen(ctx context.Context, s config.Socket) (net.Listener, error) {
+	l, err := g.sockets.Listen(ctx, s.Network, s.Addr)
+	switch {
+	case errors.Is(err, listen.ErrCovered),
+		s.Optional && (errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)):
 		return nil, nil
 	}
 	return l, err
@@ -187,7 +195,7 @@ var (
 
 func (g *Gateway) notReady() error {
 	if g.ready.Load() {
-		return g.awaited()
+		return cmp.Or(g.awaited(), g.undiscovered())
 	}
 	if g.stopping.Load() {
 		return errStopping
@@ -209,7 +217,7 @@ func (g *Gateway) revision() control.Revision {
 
 // serve runs an HTTP server for operators, with TLS if that is not nil.
 func (g *Gateway) serve(ctx context.Context, name, addr string, h http.Handler, t *tls.Config) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	l, err := g.sockets.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// pingAfter is the silence after which it is found out whether an HTTP/2
+// connection still works.
+const pingAfter = 30 * time.Second
+
 // maxAnswer bounds the answers of registries, in bytes.
 const maxAnswer = 64 << 20
 
@@ -39,6 +43,7 @@ func NewClient(o ClientOptions) *Client {
 			TLSHandshakeTimeout: o.Connect,
 			TLSClientConfig:     o.TLS,
 			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter},
 			MaxIdleConnsPerHost: 32,
 			IdleConnTimeout:     90 * time.Second,
 			DisableKeepAlives:   o.NoReuse,
