@@ -21,6 +21,7 @@ import (
 	"weir/internal/engine"
 	"weir/internal/engine/l4"
 	"weir/internal/keyring"
+	"weir/internal/listen"
 	"weir/internal/meter"
 	"weir/internal/model"
 	"weir/internal/snapshot"
@@ -67,6 +68,7 @@ type Gateway struct {
 	ready    atomic.Bool
 	stopping atomic.Bool
 
+	sockets     *listen.Sockets
 	engine      *engine.Engine
 	streams     *l4.Engine // nil: streams are not proxied
 	streamLog   *accesslog.Log
@@ -91,8 +93,8 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		runtime.GOMAXPROCS(n)
 	}
 	for _, step := range []func(context.Context) error{
-		g.openLogs, g.openAudit, g.openInstance, g.openKeys, g.openState, g.startDiscovery, g.openSource,
-		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openStream, g.openMetrics, g.openEcho, g.openAdmin,
+		g.openLogs, g.openSockets, g.openAudit, g.openInstance, g.openKeys, g.openState, g.startDiscovery, g.openSource,
+		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openStream, g.openMetrics, g.openEcho, g.openAdmin, g.settleSockets,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,6 +104,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	g.ready.Store(true)
 	g.sayReady()
+	g.notify("READY=1")
 	if o.Example {
 		if err := g.example(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("example: %w", err), g.Stop(ctx))
@@ -117,11 +120,15 @@ func (g *Gateway) Failed() <-chan error { return g.failed }
 // and cut then.
 func (g *Gateway) Stop(ctx context.Context) error {
 	g.stopping.Store(true)
+	g.notify("STOPPING=1")
 	if g.ready.Swap(false) {
 		select { // load balancers see it before anything is closed
 		case <-time.After(g.Config.Weir.ShutdownDelay):
 		case <-ctx.Done():
 		}
+	}
+	if g.sockets != nil {
+		g.sockets.HandOver(ctx)
 	}
 	var errs []error
 	for i := len(g.stops) - 1; i >= 0; i-- {

@@ -47,7 +47,7 @@ func (g *Gateway) openStream(ctx context.Context) error {
 			ProxyToUpstream: s.ProxyProtocolToUpstream || a.ProxyProtocol.TCPToUpstream,
 		}
 		for _, addr := range streamAddrs(s) {
-			l, err := new(net.ListenConfig).Listen(ctx, "tcp"+family(s.IP), addr)
+			l, err := g.sockets.Listen(ctx, "tcp"+family(s.IP), addr)
 			if err != nil {
 				return fmt.Errorf("stream: %w", err)
 			}
@@ -58,7 +58,7 @@ func (g *Gateway) openStream(ctx context.Context) error {
 	}
 	for _, s := range a.StreamProxy.UDP {
 		for _, addr := range streamAddrs(s) {
-			socket, err := new(net.ListenConfig).ListenPacket(ctx, "udp"+family(s.IP), addr)
+			socket, err := g.sockets.ListenPacket(ctx, "udp"+family(s.IP), addr)
 			if err != nil {
 				return fmt.Errorf("stream: %w", err)
 			}

@@ -20,6 +20,7 @@ var floors = map[string][]string{
 	"internal/wire":       {},
 	"internal/schema":     {},
 	"internal/cow":        {},
+	"internal/listen":     {},
 	"internal/meter":      {},
 	"internal/batch":      {},
 	"internal/limit":      {},

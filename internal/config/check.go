@@ -65,6 +65,9 @@ func (c *Config) checkNginx() error {
 		oneOf("nginx_config.http.access_log_format_escape", n.HTTP.Log.Escape, "default", "json"),
 		addresses("nginx_config.http.real_ip_from", from),
 	}
+	if n.Event.WorkerConnections < 0 {
+		errs = append(errs, errors.New("nginx_config.event.worker_connections: is below 0"))
+	}
 	if strings.HasPrefix(n.ErrorLog, "syslog:") {
 		errs = append(errs, errors.New("nginx_config.error_log: syslog is not supported"))
 	}
@@ -125,6 +128,9 @@ func (c *Config) checkWeir() error {
 	var errs []error
 	if w.Store.Dir == "" {
 		errs = append(errs, errors.New("weir.store.dir: is empty"))
+	}
+	if w.MaxPerAddress < 0 {
+		errs = append(errs, errors.New("weir.max_connections_per_address: is below 0"))
 	}
 	if w.AckTimeout <= 0 {
 		errs = append(errs, errors.New("weir.ack_timeout: is not above 0"))

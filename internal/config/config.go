@@ -67,6 +67,10 @@ type Weir struct {
 	// ShutdownDelay is how long requests are still taken after /status/ready has
 	// begun to fail, so that load balancers see it first (0 s).
 	ShutdownDelay time.Duration `conf:"shutdown_delay"`
+
+	// MaxPerAddress bounds the open connections of one client address, or of one
+	// /64 of IPv6 addresses, to the data plane; 0: no bound.
+	MaxPerAddress int `conf:"max_connections_per_address"`
 }
 
 // Store is the embedded configuration store.
@@ -111,6 +115,11 @@ type HTTP struct {
 	EnableIPv6  bool      `conf:"enable_ipv6"`
 	EnableHTTP2 bool      `conf:"enable_http2"`
 	ProxyMode   string    `conf:"proxy_mode"` // http, stream or http&stream
+
+	// ReusePort lets the process that replaces this one open the same addresses
+	// while this one still serves. Unlike APISIX's it is off unless asked for: two
+	// gateways by mistake on one port would share its clients.
+	ReusePort bool `conf:"enable_reuseport"`
 }
 
 // URI are the ways a path is changed before it is matched.
@@ -218,6 +227,14 @@ type Nginx struct {
 	Envs          []string      `conf:"envs"`                    // NAME or NAME=VALUE, for $env://
 	HTTP          NginxHTTP     `conf:"http"`
 	Stream        NginxStream   `conf:"stream"`
+	Event         NginxEvent    `conf:"event"`
+}
+
+// NginxEvent bounds the connections.
+type NginxEvent struct {
+	// WorkerConnections is how many client connections the data plane has open at
+	// once for each processor in use; more wait to be accepted. 0: no bound.
+	WorkerConnections int `conf:"worker_connections"`
 }
 
 // NginxHTTP is "nginx_config.http".

@@ -117,7 +117,6 @@ const (
 // that change nothing in Weir.
 var meaningless = []struct{ path, why string }{
 	{"apisix.enable_dev_mode", oneAlone},
-	{"apisix.enable_reuseport", oneAlone},
 	{"apisix.worker_startup_time_threshold", oneAlone},
 	{"apisix.disable_sync_configuration_during_start", "traffic is served from the first whole state on"},
 	{"apisix.extra_lua_path", noLua},
@@ -134,7 +133,6 @@ var meaningless = []struct{ path, why string }{
 	{"nginx_config.http_*", snippet},
 	{"nginx_config.main_configuration_snippet", snippet},
 	{"nginx_config.stream_configuration_snippet", snippet},
-	{"nginx_config.event*", noNginx},
 	{"nginx_config.max_pending_timers", noNginx},
 	{"nginx_config.max_running_timers", noNginx},
 	{"nginx_config.worker_rlimit_nofile", "the limit of the process is raised to the system's"},

@@ -53,7 +53,8 @@ type Config struct {
 	FallbackSNI string
 
 	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
-	MaxConnections     int   // 0: unlimited; above, connections wait to be accepted
+	MaxConnections     int   // in all; 0: unlimited; above, connections wait to be served
+	MaxPerAddress      int   // connections of one address; 0: unlimited; above, they are closed
 	KeepSlashes        bool  // repeated slashes stay significant
 	Paths              Paths
 	BodyLimits         plugin.Limits // of variables
@@ -91,6 +92,7 @@ type Engine struct {
 	members  map[member]struct{}
 	draining atomic.Bool
 	wg       sync.WaitGroup // connections and acceptors
+	door     *door
 	clock    clock
 	counters counters
 	stop     chan struct{}
@@ -100,7 +102,7 @@ type Engine struct {
 
 // New makes an engine and starts its sweeper; Shutdown ends both.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, members: map[member]struct{}{}, stop: make(chan struct{})}
+	e := &Engine{Config: cfg, members: map[member]struct{}{}, door: newDoor(cfg.MaxConnections, cfg.MaxPerAddress), stop: make(chan struct{})}
 	e.clock.set(time.Now())
 	e.sweeper.Go(e.sweep)
 	return e
@@ -123,19 +125,17 @@ func (e *Engine) ServePackets(pc net.PacketConn) error {
 func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	e.wg.Add(1)
 	defer e.wg.Done()
-	slots := e.slots()
 	for pause := 5 * time.Millisecond; ; {
-		slots.take()
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 5 * time.Millisecond
+			e.door.take()
 			e.wg.Go(func() {
-				defer slots.give()
-				serve(nc)
+				defer e.door.give()
+				e.admitted(nc, serve)
 			})
 			continue
 		}
-		slots.give()
 		if e.draining.Load() || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -147,28 +147,6 @@ func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 		e.Log.Warn("cannot accept connections for the moment", "listener", l.Addr(), "err", err)
 		time.Sleep(pause)
 		pause = min(2*pause, time.Second)
-	}
-}
-
-// slots bound the connections of one listener; nil: unbounded.
-type slots chan struct{}
-
-func (e *Engine) slots() slots {
-	if e.MaxConnections <= 0 {
-		return nil
-	}
-	return make(slots, e.MaxConnections)
-}
-
-func (s slots) take() {
-	if s != nil {
-		s <- struct{}{}
-	}
-}
-
-func (s slots) give() {
-	if s != nil {
-		<-s
 	}
 }
 

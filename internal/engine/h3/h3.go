@@ -78,7 +78,12 @@ func (s *Server) Serve(e *engine.Engine, pc net.PacketConn) error {
 	defer pc.Close()
 	t := &quic.Transport{
 		Conn: pc,
-		ConnContext: func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+		ConnContext: func(ctx context.Context, from *quic.ClientInfo) (context.Context, error) {
+			leave, err := e.Admit(from.RemoteAddr)
+			if err != nil {
+				return nil, err
+			}
+			context.AfterFunc(ctx, leave)
 			// The client is told from others from its first packet on.
 			return context.WithValue(ctx, clientKey{}, &client{handshake: e.NewHandshake()}), nil
 		},

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestNeighbourhood(t *testing.T) {
+	for in, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7/32", "::ffff:192.0.2.7": "192.0.2.7/32",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+	} {
+		if got := neighbourhood(netip.MustParseAddr(in)).String(); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func (g *gateway) dialFrom(t *testing.T, ip string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	c, err := d.DialContext(t.Context(), "tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// answered says that a connection is served, and not closed.
+func answered(c net.Conn) bool {
+	if _, err := io.WriteString(c, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return false
+	}
+	var b [12]byte
+	_, err := io.ReadFull(c, b[:])
+	return err == nil && string(b[:]) == "HTTP/1.1 404"
+}
+
+func TestPerAddress(t *testing.T) {
+	g := start(t, func(c *Config) { c.MaxPerAddress = 2 })
+	one, two := g.dialFrom(t, "127.0.0.1"), g.dialFrom(t, "127.0.0.1")
+	if !answered(one) || !answered(two) {
+		t.Fatal("two were too many")
+	}
+	if answered(g.dialFrom(t, "127.0.0.1")) {
+		t.Error("three were not too many")
+	}
+	if !answered(g.dialFrom(t, "127.0.0.2")) {
+		t.Error("another address has no room")
+	}
+	one.Close()
+	await(t, "room again", func() bool { return answered(g.dialFrom(t, "127.0.0.1")) })
+}
+
+// Who comes when there is no room waits until somebody leaves.
+func TestMaxConnections(t *testing.T) {
+	g := start(t, func(c *Config) { c.MaxConnections = 2 })
+	one, two, three := g.dialFrom(t, "127.0.0.1"), g.dialFrom(t, "127.0.0.1"), g.dialFrom(t, "127.0.0.1")
+	if !answered(one) || !answered(two) {
+		t.Fatal("two were too many")
+	}
+	if g.door.try() {
+		t.Fatal("there is room")
+	}
+	served := make(chan bool)
+	go func() { served <- answered(three) }()
+	select {
+	case <-served:
+		t.Error("three at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+	one.Close()
+	if !<-served {
+		t.Error("nobody served the third")
+	}
+}
