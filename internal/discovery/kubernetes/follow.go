@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ type metadata struct {
 // list reads all objects.
 func (w *follower) list(ctx context.Context) error {
 	nodes := map[string][]discovery.Node{}
-	next := ""
+	version, next := "", ""
 	for {
 		args := url.Values{"limit": {strconv.Itoa(pageSize)}}
 		if next != "" {
@@ -104,12 +105,14 @@ func (w *follower) list(ctx context.Context) error {
 		for _, o := range page.Items {
 			nodes[o.Metadata.Name] = o.nodes(w.port, w.config.DefaultWeight)
 		}
-		w.version, next = page.Metadata.ResourceVersion, page.Metadata.Continue
-		if next == "" {
+		// The first page's version misses no change even if pages are not of one
+		// version; what is seen twice changes nothing.
+		version = cmp.Or(version, page.Metadata.ResourceVersion)
+		if next = page.Metadata.Continue; next == "" {
 			break
 		}
 	}
-	w.nodes = nodes
+	w.nodes, w.version = nodes, version
 	w.tell()
 	return nil
 }

@@ -51,7 +51,11 @@ func TestFollow(t *testing.T) {
 	discoverytest.Await(t, discoverytest.Use(t, r, "ns/web:81", ""), "10.0.0.1:81*7", "10.0.0.2:81*7")
 	discoverytest.Await(t, discoverytest.Use(t, r, "ns/web:https", ""))
 	discoverytest.Await(t, discoverytest.Use(t, r, "ns/none:http", ""))
-	lists, watches := s.counts()
+	var lists, watches int
+	discoverytest.Until(t, func() bool {
+		lists, watches = s.counts()
+		return watches == 4
+	}, func() string { return fmt.Sprintf("%d watches", watches) })
 	s.set("ns/web", endpoints("10.0.0.3"))
 	discoverytest.Await(t, web, "10.0.0.3:80*7")
 	before := web.Known(time.Now())
