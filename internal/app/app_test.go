@@ -64,7 +64,8 @@ nginx_config:
   error_log: %[1]s/error.log
   http: {access_log: %[1]s/access.log, access_log_format: "$request $status $upstream_status $consumer_name"}
 weir: {store: {dir: %[1]s/data, listen: "off"}}
-%[2]s`, dir, more)
+%[2]s
+`, dir, more)
 	if !strings.Contains(more, "deployment:") {
 		source += "deployment: {admin: {admin_listen: {port: 0}}}\n"
 	}
