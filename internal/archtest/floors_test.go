@@ -41,7 +41,7 @@ var floors = map[string][]string{
 	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve", "internal/upstream/..."},
 	"internal/upstream/...":      {"internal/wire"},
 	"internal/discovery":         {"internal/upstream", "internal/model", "internal/schema"},
-	"internal/discovery/...":     {"internal/discovery", "internal/discovery/consul", "internal/schema"},
+	"internal/discovery/...":     {"internal/discovery", "internal/discovery/consul", "internal/schema", "internal/model"},
 	"internal/cert":              {"internal/model", "internal/cow", "internal/expr"},
 	"internal/redisclient":       {"internal/plugin", "internal/schema"},
 	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},

@@ -16,6 +16,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"weir/internal/model"
 )
 
 // A Node is an instance of a service, in the form of APISIX's dumps.
@@ -37,9 +39,9 @@ type Target struct {
 
 // A Backend speaks to the registries of one kind.
 type Backend interface {
-	// Target returns what an upstream's service_name and discovery_args stand
-	// for. It starts nothing.
-	Target(service string, args json.RawMessage) (Target, error)
+	// Target returns what the service of an upstream stands for. It starts
+	// nothing.
+	Target(m *model.Upstream) (Target, error)
 
 	// Close frees what is left when nothing is followed any more.
 	Close()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/model"
 	"weir/internal/upstream"
 )
 
@@ -98,10 +99,10 @@ func (r *Registry) Close() {
 	r.backend.Close()
 }
 
-// Discovery follows the service that an upstream names. A name that cannot be
+// Discovery is upstream.Discovery: it follows the service that m names. A name that cannot be
 // one is no error of the upstream: its requests fail.
-func (r *Registry) Discovery(service string, args json.RawMessage) (upstream.Service, error) {
-	target, err := r.backend.Target(service, args)
+func (r *Registry) Discovery(m *model.Upstream) (upstream.Service, error) {
+	target, err := r.backend.Target(m)
 	if err != nil {
 		return refused{fmt.Errorf("discovery %s: %w", r.kind, err)}, nil
 	}

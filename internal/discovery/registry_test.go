@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,8 @@ func newScripted() *scripted {
 	return &scripted{feeds: map[string]*discovery.Feed{}, started: map[string]int{}}
 }
 
-func (b *scripted) Target(service string, _ json.RawMessage) (discovery.Target, error) {
+func (b *scripted) Target(m *model.Upstream) (discovery.Target, error) {
+	service := m.ServiceName
 	if service == "bad" {
 		return discovery.Target{}, errors.New("what is that")
 	}
@@ -153,7 +155,7 @@ func TestRefused(t *testing.T) {
 func TestLinger(t *testing.T) {
 	r, b := start(t, discovery.Config{})
 	for range 20 {
-		s, err := r.Discovery("a", nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,12 +177,12 @@ func TestLinger(t *testing.T) {
 func TestNotStarted(t *testing.T) {
 	b := newScripted()
 	r := discovery.New(discovery.Config{Kind: "scripted", Backend: b, Env: discoverytest.Env(t)})
-	gone, err := r.Discovery("gone", nil)
+	gone, err := r.Discovery(&model.Upstream{ServiceName: "gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone.Close()
-	s, err := r.Discovery("a", nil)
+	s, err := r.Discovery(&model.Upstream{ServiceName: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +203,7 @@ func TestNotStarted(t *testing.T) {
 	if !b.closed {
 		t.Error("the backend is open")
 	}
-	late, err := r.Discovery("late", nil)
+	late, err := r.Discovery(&model.Upstream{ServiceName: "late"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +281,7 @@ func TestChurn(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 200 {
-				s, err := r.Discovery(fmt.Sprint((i+j)%5), nil)
+				s, err := r.Discovery(&model.Upstream{ServiceName: fmt.Sprint((i + j) % 5)})
 				if err != nil {
 					t.Error(err)
 					return

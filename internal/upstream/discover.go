@@ -3,7 +3,6 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,9 +14,8 @@ import (
 	"weir/internal/resolve"
 )
 
-// A Discovery starts to follow a service; args are the upstream's
-// discovery_args.
-type Discovery func(service string, args json.RawMessage) (Service, error)
+// A Discovery starts to follow the service that m names.
+type Discovery func(m *model.Upstream) (Service, error)
 
 // A Service is followed until Close. The methods may be called by many
 // goroutines.
@@ -36,7 +34,7 @@ type NodeList struct{ Nodes []model.Node }
 // discover follows the service of m.
 func (e *Env) discover(m *model.Upstream) (Service, error) {
 	if d := e.Discovery[m.DiscoveryType]; d != nil {
-		return d(m.ServiceName, m.DiscoveryArgs)
+		return d(m)
 	}
 	if m.DiscoveryType == "dns" {
 		return absent{"dns"}, nil
@@ -47,7 +45,7 @@ func (e *Env) discover(m *model.Upstream) (Service, error) {
 // Unconfigured is the Discovery of a kind that this gateway's own configuration
 // has not: requests fail, the upstream does not.
 func Unconfigured(kind string) Discovery {
-	return func(string, json.RawMessage) (Service, error) { return absent{kind}, nil }
+	return func(*model.Upstream) (Service, error) { return absent{kind}, nil }
 }
 
 // absent stands for a service of such a kind.
@@ -65,8 +63,8 @@ func (absent) Close() {}
 // nodes are all addresses of the name, with port, weight and priority of SRV
 // records.
 func DNS(names *resolve.Cache) Discovery {
-	return func(service string, _ json.RawMessage) (Service, error) {
-		host, port := splitService(service)
+	return func(m *model.Upstream) (Service, error) {
+		host, port := splitService(m.ServiceName)
 		return &dnsService{name: names.Use(host), port: port}, nil
 	}
 }

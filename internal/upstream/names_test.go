@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -282,7 +281,7 @@ func TestDiscoverFails(t *testing.T) {
 	z.fail(errors.New("SERVFAIL"))
 	clock.pass(10 * time.Second)
 	mustDo(t, u, call(t, "GET"))
-	e.Discovery["dns"] = func(string, json.RawMessage) (Service, error) { return nil, errors.New("no such service") }
+	e.Discovery["dns"] = func(*model.Upstream) (Service, error) { return nil, errors.New("no such service") }
 	if _, err := Compile(m, e); err == nil || !strings.Contains(err.Error(), "no such service") {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"weir/internal/discovery"
+	"weir/internal/model"
 )
 
 const kind = "consul"
@@ -48,7 +49,8 @@ type catalog struct {
 }
 
 // Target implements discovery.Backend.
-func (b *catalog) Target(service string, _ json.RawMessage) (discovery.Target, error) {
+func (b *catalog) Target(m *model.Upstream) (discovery.Target, error) {
+	service := m.ServiceName
 	follow := func(ctx context.Context, f *discovery.Feed) { b.follow(ctx, service, f) }
 	if slices.Contains(b.skip, service) {
 		follow = func(ctx context.Context, f *discovery.Feed) {

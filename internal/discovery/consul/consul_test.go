@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,6 +36,8 @@ type fake struct {
 	services map[string][]string // host:port
 	asked    map[string]int
 	ignore   bool // index and wait
+
+	held, most atomic.Int64 // queries that block, and how many there were at most
 }
 
 func newFake(t *testing.T) *fake {
@@ -67,11 +71,15 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("index") == fmt.Sprint(f.index) && !f.ignore {
 		changed := f.changed
 		f.mu.Unlock()
+		if n := f.held.Add(1); n > f.most.Load() {
+			f.most.Store(n)
+		}
 		select {
 		case <-changed:
 		case <-time.After(wait):
 		case <-r.Context().Done():
 		}
+		f.held.Add(-1)
 		f.mu.Lock()
 	}
 	defer f.mu.Unlock()
@@ -130,7 +138,7 @@ func TestShared(t *testing.T) {
 	r := start(t, config("", f.URL))
 	var all []interface{ Close() }
 	for range 50 {
-		s, err := r.Discovery("a", nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +357,7 @@ func TestDifferential(t *testing.T) {
 			nodes = append(nodes, fmt.Sprintf("127.0.0.%d:%d", 1+rnd.IntN(3), 1+port))
 		}
 		f.set(fmt.Sprintf("s%d", rnd.IntN(services)), nodes...)
-		s, err := r.Discovery(fmt.Sprintf("s%d", rnd.IntN(services)), nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: fmt.Sprintf("s%d", rnd.IntN(services))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,5 +384,29 @@ func TestDifferential(t *testing.T) {
 			want = append(want, n+"*1")
 		}
 		discoverytest.Await(t, discoverytest.Use(t, r, name, ""), slices.Compact(want)...)
+	}
+}
+
+// TestManyServices: Consul is not asked to hold more queries than it takes from
+// one address; the other services are asked for now and then.
+func TestManyServices(t *testing.T) {
+	f := newFake(t)
+	const services = maxBlocking + 40
+	for i := range services {
+		f.services[fmt.Sprint(i)] = []string{"127.0.0.1:1"}
+	}
+	r := start(t, config("", f.URL))
+	for i := range services {
+		discoverytest.Await(t, discoverytest.Use(t, r, fmt.Sprint(i), ""), "127.0.0.1:1*1")
+	}
+	discoverytest.Until(t, func() bool { return f.held.Load() == maxBlocking }, func() string { return fmt.Sprintf("%d queries are held", f.held.Load()) })
+	for i := range services {
+		f.set(fmt.Sprint(i), "127.0.0.1:2")
+	}
+	for i := range services {
+		discoverytest.Await(t, discoverytest.Use(t, r, fmt.Sprint(i), ""), "127.0.0.1:2*1")
+	}
+	if most := f.most.Load(); most > maxBlocking {
+		t.Errorf("%d queries were held", most)
 	}
 }

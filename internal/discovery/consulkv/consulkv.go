@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/consul"
+	"weir/internal/model"
 )
 
 const kind = "consul_kv"
@@ -52,8 +53,8 @@ type store struct {
 
 // Target implements discovery.Backend. A service is the URL of its keys:
 // http://address:port/v1/kv/PREFIX/SERVICE/.
-func (b *store) Target(service string, _ json.RawMessage) (discovery.Target, error) {
-	follow := b.none
+func (b *store) Target(m *model.Upstream) (discovery.Target, error) {
+	service, follow := m.ServiceName, b.none
 	i := slices.IndexFunc(b.config.Servers, func(s string) bool { return strings.HasPrefix(service, s+"/v1/kv/") })
 	if i >= 0 {
 		server := b.config.Servers[i]

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -179,7 +180,7 @@ func TestDifferential(t *testing.T) {
 			value = fmt.Sprintf(`{"weight":%d}`, rnd.IntN(4))
 		}
 		f.put(fmt.Sprintf("upstreams/s%d/127.0.0.1:%d", rnd.IntN(services), 1+rnd.IntN(5)), value)
-		s, err := r.Discovery(f.service(fmt.Sprintf("s%d", rnd.IntN(services))), nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: f.service(fmt.Sprintf("s%d", rnd.IntN(services)))})
 		if err != nil {
 			t.Fatal(err)
 		}

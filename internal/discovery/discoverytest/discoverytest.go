@@ -44,7 +44,7 @@ func Start(t testing.TB, r *discovery.Registry, err error) *discovery.Registry {
 // Use follows a service until the test ends.
 func Use(t testing.TB, r *discovery.Registry, service, args string) upstream.Service {
 	t.Helper()
-	s, err := r.Discovery(service, []byte(args))
+	s, err := r.Discovery(&model.Upstream{ServiceName: service, DiscoveryArgs: []byte(args)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,7 +106,7 @@ func TestIdle(t *testing.T) {
 	f.set("A", "["+up(1, "")+"]")
 	r := start(t, "", f.URL)
 	for range 3 {
-		s, err := r.Discovery("A", nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: "A"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +232,7 @@ func TestDifferential(t *testing.T) {
 			want[name] = append(want[name], fmt.Sprintf("127.0.0.1:%d*100", port+1))
 		}
 		f.set(name, "["+strings.Join(instances, ",")+"]")
-		s, err := r.Discovery(fmt.Sprintf("S%d", rnd.IntN(apps)), nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: fmt.Sprintf("S%d", rnd.IntN(apps))})
 		if err != nil {
 			t.Fatal(err)
 		}

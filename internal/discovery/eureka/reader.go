@@ -3,7 +3,6 @@ package eureka
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/discovery"
+	"weir/internal/model"
 )
 
 // leastPause is the least time between two readings: applications that come into
@@ -66,8 +66,8 @@ func (b *reader) Close() { b.client.Close() }
 
 // Target implements discovery.Backend. Eureka's names of applications are in
 // upper case.
-func (b *reader) Target(service string, _ json.RawMessage) (discovery.Target, error) {
-	app := strings.ToUpper(service)
+func (b *reader) Target(m *model.Upstream) (discovery.Target, error) {
+	app := strings.ToUpper(m.ServiceName)
 	return discovery.Target{Key: app, Follow: func(ctx context.Context, f *discovery.Feed) {
 		b.join(f, app)
 		<-ctx.Done()

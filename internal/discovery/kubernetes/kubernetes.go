@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/discovery"
+	"weir/internal/model"
 )
 
 // New makes the registry of raw, discovery.kubernetes of config.yaml.
@@ -62,8 +63,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // Target implements discovery.Backend.
-func (b *clusters) Target(text string, _ json.RawMessage) (discovery.Target, error) {
-	s, err := b.split(text)
+func (b *clusters) Target(m *model.Upstream) (discovery.Target, error) {
+	s, err := b.split(m.ServiceName)
 	if err != nil {
 		return discovery.Target{}, err
 	}
@@ -71,7 +72,7 @@ func (b *clusters) Target(text string, _ json.RawMessage) (discovery.Target, err
 	if c == nil {
 		return discovery.Target{}, fmt.Errorf("there is no cluster with the id %q", s.id)
 	}
-	return discovery.Target{Key: text, Follow: func(ctx context.Context, f *discovery.Feed) {
+	return discovery.Target{Key: m.ServiceName, Follow: func(ctx context.Context, f *discovery.Feed) {
 		if c.allows(s.namespace) {
 			c.follow(ctx, s, f)
 			return

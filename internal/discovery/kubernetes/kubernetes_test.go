@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -334,7 +335,7 @@ func TestDifferential(t *testing.T) {
 			members = ""
 		}
 		s.set("ns/"+name+"-"+object, members)
-		f, err := r.Discovery("ns/"+services[rnd.IntN(len(services))]+":http", nil)
+		f, err := r.Discovery(&model.Upstream{ServiceName: "ns/" + services[rnd.IntN(len(services))] + ":http"})
 		if err != nil {
 			t.Fatal(err)
 		}

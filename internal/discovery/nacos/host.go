@@ -144,7 +144,7 @@ func (b *naming) list(ctx context.Context, h *host, s service, token string) ([]
 	if _, err := b.client.JSON(ctx, r, b.timeout(), &answer); err != nil {
 		return nil, err
 	}
-	return b.nodes(answer.Hosts), nil
+	return b.nodes(answer.Hosts, s.grpc), nil
 }
 
 // sign adds what a cloud's Nacos wants of a request (HMAC-SHA1 of time, group

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"weir/internal/discovery"
+	"weir/internal/model"
 )
 
 const kind = "nacos"
@@ -91,17 +94,20 @@ func newNaming(c Config, env discovery.Env) *naming {
 func (b *naming) Close() { b.client.Close() }
 
 // A service names one in Nacos.
-type service struct{ namespace, group, name string }
+type service struct {
+	namespace, group, name string
+	grpc                   bool // its instances are called at metadata.gRPC_port
+}
 
 // Target implements discovery.Backend.
-func (b *naming) Target(name string, args json.RawMessage) (discovery.Target, error) {
-	s := service{"public", "DEFAULT_GROUP", name}
-	if len(args) > 0 {
+func (b *naming) Target(m *model.Upstream) (discovery.Target, error) {
+	s := service{"public", "DEFAULT_GROUP", m.ServiceName, m.Scheme == "grpc" || m.Scheme == "grpcs"}
+	if len(m.DiscoveryArgs) > 0 {
 		var a struct {
 			NamespaceID *string `json:"namespace_id"`
 			GroupName   *string `json:"group_name"`
 		}
-		if err := json.Unmarshal(args, &a); err != nil {
+		if err := json.Unmarshal(m.DiscoveryArgs, &a); err != nil {
 			return discovery.Target{}, fmt.Errorf("discovery_args: %w", err)
 		}
 		if a.NamespaceID != nil {
@@ -112,11 +118,20 @@ func (b *naming) Target(name string, args json.RawMessage) (discovery.Target, er
 		}
 	}
 	return discovery.Target{
-		Key: "default/" + s.namespace + "/" + s.group + "/" + s.name,
+		Key: s.key(),
 		Follow: func(ctx context.Context, f *discovery.Feed) {
 			discovery.Poll(ctx, f, b.env, b.interval, func(ctx context.Context) ([]discovery.Node, error) { return b.ask(ctx, s) })
 		},
 	}, nil
+}
+
+// key is the key of APISIX's dumps; with gRPC, services have another one.
+func (s service) key() string {
+	key := "default/" + s.namespace + "/" + s.group + "/" + s.name
+	if s.grpc {
+		key += "@grpc"
+	}
+	return key
 }
 
 // An instance is what Nacos tells of one. Absent booleans are true.
@@ -126,6 +141,23 @@ type instance struct {
 	Weight  *float64 `json:"weight"`
 	Healthy *bool    `json:"healthy"`
 	Enabled *bool    `json:"enabled"`
+
+	Metadata struct {
+		GRPCPort json.RawMessage `json:"gRPC_port"` // a number, perhaps as text
+	} `json:"metadata"`
+}
+
+// port is that of the instance; grpc: for gRPC.
+func (i *instance) port(grpc bool) int {
+	raw := i.Metadata.GRPCPort
+	if !grpc || len(raw) == 0 || string(raw) == "null" {
+		return i.Port
+	}
+	n, err := strconv.Atoi(strings.Trim(string(raw), `"`))
+	if err != nil {
+		return -1 // the node cannot be used
+	}
+	return n
 }
 
 func (i *instance) in() bool {
@@ -133,14 +165,14 @@ func (i *instance) in() bool {
 }
 
 // nodes are the usable instances.
-func (b *naming) nodes(instances []instance) []discovery.Node {
+func (b *naming) nodes(instances []instance, grpc bool) []discovery.Node {
 	factor := scale(instances)
 	var nodes []discovery.Node
 	for _, i := range instances {
 		if !i.in() {
 			continue
 		}
-		n := discovery.Node{Host: i.IP, Port: i.Port, Weight: b.config.Weight}
+		n := discovery.Node{Host: i.IP, Port: i.port(grpc), Weight: b.config.Weight}
 		if i.Weight != nil {
 			n.Weight = weight(*i.Weight * factor)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +61,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		f.last = *r
-		hosts := f.services[service{q.Get("namespaceId"), q.Get("groupName"), q.Get("serviceName")}]
+		hosts := f.services[service{q.Get("namespaceId"), q.Get("groupName"), q.Get("serviceName"), false}]
 		if hosts == "" {
 			hosts = "[]"
 		}
@@ -84,14 +85,14 @@ func start(t *testing.T, more string, hosts ...string) *discovery.Registry {
 	return discoverytest.Start(t, discovery.New(discovery.Config{Kind: kind, Backend: b, Env: discoverytest.Env(t), Show: show}), nil)
 }
 
-func plain(name string) service { return service{"public", "DEFAULT_GROUP", name} }
+func plain(name string) service { return service{"public", "DEFAULT_GROUP", name, false} }
 
 func TestServices(t *testing.T) {
 	f := newFake(t)
 	f.set(plain("a"), `[{"ip":"127.0.0.1","port":1,"weight":1.0,"healthy":true,"enabled":true}]`)
-	f.set(service{"ns", "DEFAULT_GROUP", "a"}, `[{"ip":"127.0.0.1","port":2}]`)
-	f.set(service{"public", "g", "a"}, `[{"ip":"127.0.0.1","port":3,"weight":2}]`)
-	f.set(service{"ns", "g", "a b&c"}, `[{"ip":"127.0.0.1","port":4,"weight":2}]`)
+	f.set(service{"ns", "DEFAULT_GROUP", "a", false}, `[{"ip":"127.0.0.1","port":2}]`)
+	f.set(service{"public", "g", "a", false}, `[{"ip":"127.0.0.1","port":3,"weight":2}]`)
+	f.set(service{"ns", "g", "a b&c", false}, `[{"ip":"127.0.0.1","port":4,"weight":2}]`)
 	r := start(t, "", f.URL)
 	for _, tc := range []struct{ service, args, want string }{
 		{"a", "", "127.0.0.1:1*1"},
@@ -126,13 +127,28 @@ func TestNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, n := range b.nodes(list) {
+		for _, n := range b.nodes(list, false) {
 			got = append(got, fmt.Sprintf("%s:%d*%d", n.Host, n.Port, n.Weight))
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, want %s", answer, got, want)
 		}
 	}
+}
+
+// TestGRPC: an upstream with gRPC has other ports of the same service.
+func TestGRPC(t *testing.T) {
+	f := newFake(t)
+	f.set(plain("a"), `[{"ip":"127.0.0.1","port":1,"weight":1,"metadata":{"gRPC_port":"9"}},{"ip":"127.0.0.1","port":2,"weight":1,"metadata":{"gRPC_port":10}},`+
+		`{"ip":"127.0.0.1","port":3,"weight":1,"metadata":{}},{"ip":"127.0.0.1","port":4,"weight":1,"metadata":{"gRPC_port":"x"}}]`)
+	r := start(t, "", f.URL)
+	discoverytest.Await(t, discoverytest.Use(t, r, "a", ""), "127.0.0.1:1*1", "127.0.0.1:2*1", "127.0.0.1:3*1", "127.0.0.1:4*1")
+	s, err := r.Discovery(&model.Upstream{ServiceName: "a", Scheme: "grpc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	discoverytest.Await(t, s, "127.0.0.1:9*1", "127.0.0.1:10*1", "127.0.0.1:3*1")
 }
 
 func TestLogin(t *testing.T) {
@@ -256,7 +272,7 @@ func TestDifferential(t *testing.T) {
 			want[name] = append(want[name], fmt.Sprintf("127.0.0.1:%d*%d", port+1, w))
 		}
 		f.set(plain(name), "["+strings.Join(hosts, ",")+"]")
-		s, err := r.Discovery(fmt.Sprintf("s%d", rnd.IntN(services)), nil)
+		s, err := r.Discovery(&model.Upstream{ServiceName: fmt.Sprintf("s%d", rnd.IntN(services))})
 		if err != nil {
 			t.Fatal(err)
 		}
