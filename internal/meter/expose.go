@@ -111,12 +111,16 @@ func (e *exposition) function(m metric) {
 
 // vec exposes a metric that has series.
 func (e *exposition) vec(v *Vec) {
-	s := v.head.Load()
-	if s == nil {
-		return
-	}
-	e.head(&v.desc)
-	for n := 1; s != nil && e.err == nil; s = s.next.Load() {
+	headed := false
+	n := 0
+	for s := v.head.Load(); s != nil && e.err == nil; s = s.next.Load() {
+		if s.hidden() {
+			continue
+		}
+		if !headed {
+			headed = true
+			e.head(&v.desc)
+		}
 		if s.cells != nil {
 			e.histogram(v, s)
 		} else {

@@ -191,6 +191,13 @@ func TestSweepOwner(t *testing.T) {
 		if !s.Doomed() || kept.Doomed() || r.Series() != 2 {
 			t.Fatal("not doomed, or gone at once")
 		}
+		if strings.Contains(text(t, r), `a="1"`) {
+			t.Error("a doomed series is shown")
+		}
+		s.Add(1)
+		if !strings.Contains(text(t, r), `a="1"`) {
+			t.Error("a series that is counted again is not shown")
+		}
 		again, _ := v.With(&o, "1")
 		step(time.Second)
 		if again != s || s.Doomed() {

@@ -23,14 +23,14 @@ type Series struct {
 	value atomic.Int64   // of a counter or gauge; the sum of a histogram
 	cells []atomic.Int64 // of a histogram: observations per bucket
 
-	doomed atomic.Bool // to be dropped by the next Sweep
+	doomed atomic.Bool  // to be dropped by the next Sweep
+	last   atomic.Int64 // observations, or value, when Sweep last saw it change
 
 	// Guarded by the Vec's mu.
 	prev  *Series
 	owner Owner
 	users int
-	last  int64 // observations, or value, when it was last seen to change
-	since int64 // when that was, Unix nanoseconds
+	since int64 // when last was set, Unix nanoseconds
 	gone  int64 // since when its owner is; 0: it is not
 }
 
@@ -59,6 +59,9 @@ func (s *Series) Observe(n int64) {
 // Doomed says that the series will be dropped unless it is asked for again by
 // Vec.With. Whoever keeps series looks after each Sweep.
 func (s *Series) Doomed() bool { return s.doomed.Load() }
+
+// hidden says that the series is as good as dropped.
+func (s *Series) hidden() bool { return s.doomed.Load() && s.changes() == s.last.Load() }
 
 func (s *Series) changes() int64 {
 	if s.cells == nil {
@@ -216,8 +219,9 @@ func (v *Vec) judge(s *Series, now int64, expire time.Duration) {
 	if s.users > 0 || v.byText[s.text] != s {
 		return
 	}
-	if n := s.changes(); n != s.last {
-		s.last, s.since = n, now
+	if n := s.changes(); n != s.last.Load() {
+		s.last.Store(n)
+		s.since = now
 	}
 	due := expire > 0 && now-s.since >= int64(expire)
 	switch {

@@ -336,6 +336,21 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// TestExpireSoon: a series is not shown for much longer than it may be.
+func TestExpireSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t, `{"metrics":{"http_status":{"expire":1},"bandwidth":{"expire":1}}}`)
+		r := g.compile(`{}`, "")
+		r.Log(finished(nil))
+		time.Sleep(time.Second)
+		g.has(`apisix_bandwidth{type="ingress",` + ids + `} 100`)
+		time.Sleep(time.Second)
+		g.lacks("bandwidth", "http_status")
+		r.close()
+		g.keeper.Close()
+	})
+}
+
 // TestLimit: label values without end cost a bounded number of series.
 func TestLimit(t *testing.T) {
 	g := newGateway(t, `{"max_series":50,"metrics":{"http_status":{"extra_labels":[{"uri":"$uri"}]}}}`)

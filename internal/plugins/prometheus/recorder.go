@@ -48,6 +48,7 @@ type recorder struct {
 	sweeping sync.Mutex
 	closed   bool
 	timer    *time.Timer
+	every    time.Duration
 }
 
 // A key is what a request is labelled by.
@@ -82,8 +83,19 @@ func observe(s *meter.Series, n int64) {
 	}
 }
 
-// sweepEvery is how often series are looked for whose object is gone.
+// sweepEvery is how often series are looked for whose object is gone, unless they
+// expire sooner; then it is done several times as they do.
 const sweepEvery = 15 * time.Second
+
+func (a *Attr) sweepEvery() time.Duration {
+	every := sweepEvery
+	for metric := range a.Metrics {
+		if d := a.expire(metric); d > 0 {
+			every = min(every, max(d/4, sweepEvery/60))
+		}
+	}
+	return every
+}
 
 func recorderOf(env plugin.Env, attr *Attr) *recorder {
 	return plugin.Lasting(env, name, func() *recorder { return newRecorder(env, attr) })
@@ -93,7 +105,7 @@ func newRecorder(env plugin.Env, attr *Attr) *recorder {
 	m := env.Meter
 	m.SetLimit(attr.MaxSeries)
 	r := &recorder{
-		attr: attr, exists: env.Exists, meter: m, sets: meter.NewTable[key, *set](),
+		attr: attr, exists: env.Exists, meter: m, sets: meter.NewTable[key, *set](), every: attr.sweepEvery(),
 		status: m.Vec(meter.Desc{
 			Name: "http_status", Help: "HTTP status codes per service in APISIX",
 			Labels: attr.names("http_status", statusLabels), Expire: attr.expire("http_status"),
@@ -122,7 +134,7 @@ func (r *recorder) wake() {
 	r.sweeping.Lock()
 	defer r.sweeping.Unlock()
 	if !r.closed {
-		r.timer = time.AfterFunc(sweepEvery, r.sweep)
+		r.timer = time.AfterFunc(r.every, r.sweep)
 	}
 }
 
@@ -137,7 +149,7 @@ func (r *recorder) sweep() {
 	r.sets.Delete(func(_ key, s *set) bool { return s.doomed() })
 	r.awake.Store(false)
 	if r.meter.Series() > 0 && r.awake.CompareAndSwap(false, true) {
-		r.timer.Reset(sweepEvery)
+		r.timer.Reset(r.every)
 	}
 }
 
