@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,9 @@ func TestStoreGoesAway(t *testing.T) {
 
 // child runs the gateway that TestKill kills, with the configuration in file.
 func child(file string) error {
+	if os.Getenv("LISTEN_PID") == "self" { // systemd knows the number beforehand, a test does not
+		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+	}
 	c, err := config.Load(file, os.Environ())
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ type conn struct {
 	read, write deadline
 
 	state    atomic.Int64 // see below
+	used     atomic.Bool  // something has come from the client
 	upgraded bool         // a tunnel has used the connection up
 
 	stopped atomic.Bool   // the rest of the body is not wanted
@@ -162,7 +163,7 @@ func (c *conn) next() bool {
 	if !c.state.CompareAndSwap(active, idle) && c.state.Load() != idle {
 		return false
 	}
-	if c.engine.draining.Load() && c.in.Unread() == 0 {
+	if c.engine.draining.Load() && c.in.Unread() == 0 && c.used.Load() {
 		return false
 	}
 	c.inHead, c.partial = true, c.in.Unread() > 0
@@ -173,7 +174,10 @@ func (c *conn) next() bool {
 	err := c.in.ReadRequest(&c.request)
 	c.inHead = false
 	if !c.state.CompareAndSwap(idle, active) && c.state.Load() == closing {
-		return false // Shutdown ended the connection while it was idle
+		if err != nil {
+			return false // Shutdown ended the connection while it was idle
+		}
+		c.state.Store(active) // the request was quicker
 	}
 	c.begin(time.Now())
 	if err != nil {
@@ -222,6 +226,10 @@ func (r reader) Read(p []byte) (int, error) {
 		}
 	default:
 		c.read.extend(&c.engine.clock, c.engine.KeepaliveTimeout)
+		// After the deadline was set: Shutdown moves it forward.
+		if c.engine.draining.Load() && !c.used.Load() {
+			c.hurry()
+		}
 	}
 	// After the deadline was set: whoever stops the body moves it into the past.
 	if c.stopped.Load() {
@@ -231,6 +239,9 @@ func (r reader) Read(p []byte) (int, error) {
 	c.total += int64(n)
 	if n > 0 && c.inHead {
 		c.partial = true
+		if !c.used.Load() {
+			c.used.Store(true)
+		}
 	}
 	return n, err
 }
@@ -401,8 +412,19 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// endIdle closes the connection unless a request is being served.
+// firstWait is how long Shutdown waits for the first request of a connection: it
+// is on its way.
+const firstWait = 500 * time.Millisecond
+
+func (c *conn) hurry() { c.nc.SetReadDeadline(time.Now().Add(firstWait)) }
+
+// endIdle closes the connection unless a request is being served, or the first
+// one is on its way.
 func (c *conn) endIdle() {
+	if !c.used.Load() {
+		c.hurry()
+		return
+	}
 	if c.state.CompareAndSwap(idle, closing) {
 		c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
