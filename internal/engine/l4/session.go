@@ -93,7 +93,7 @@ type refusal struct {
 
 var (
 	errIdle       = errors.New("neither side has sent anything for too long")
-	errNode       = errors.New("the node has ended the connection before its time")
+	errNode       = errors.New("the node has ended the connection without an answer")
 	errNoRoute    = errors.New("no stream route matches")
 	errFault      = errors.New("the stream route cannot run as configured")
 	errNoUpstream = errors.New("there is no such upstream")

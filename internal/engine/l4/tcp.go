@@ -207,7 +207,7 @@ func (s *tcpSession) join() *refusal {
 		return nil
 	case silent:
 		return &refusal{status: statusBadGateway, err: errIdle}
-	case errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, syscall.ECONNRESET) && s.sent.Load() == 0:
 		return &refusal{status: statusBadGateway, err: errNode}
 	}
 	return nil
