@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 T       ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint fuzz alloc clean
+.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint fuzz alloc deb image clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -63,6 +63,16 @@ fuzz: ## fuzz every target for T=30s each
 
 alloc: ## allocations per request, exactly
 	$(GO) test -count=1 -run 'Alloc' $$(grep -rl --include='*_test.go' 'AllocsPerRun' internal | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+# Pinned: v2.48.0 needs modules of go.digitalxero.dev, which the module proxy refuses.
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
+
+deb: build ## bin/weir_VERSION_ARCH.deb, with systemd units
+	ARCH=$$($(GO) env GOARCH) PACKAGE_VERSION=$$(echo '$(VERSION)' | sed 's/^v//; /^[0-9]*\./!s/^/0.0.0~/') \
+	  $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p deb -t bin/
+
+image: ## a Docker image of the binary alone
+	docker build --build-arg VERSION=$(VERSION) -t weir:$(VERSION) .
 
 clean: ## remove what make built
 	rm -rf bin
