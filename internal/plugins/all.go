@@ -32,6 +32,7 @@ import (
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/nodestatus"
 	"weir/internal/plugins/prometheus"
+	"weir/internal/plugins/proxymirror"
 	"weir/internal/plugins/proxyrewrite"
 	"weir/internal/plugins/publicapi"
 	"weir/internal/plugins/realip"
@@ -79,6 +80,7 @@ func All() []plugin.Spec {
 		multiauth.Plugin,
 		nodestatus.Plugin,
 		prometheus.Plugin,
+		proxymirror.Plugin,
 		proxyrewrite.Plugin,
 		publicapi.Plugin,
 		realip.Plugin,
