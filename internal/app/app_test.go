@@ -52,7 +52,7 @@ func (o *output) String() string {
 
 // options are those of a gateway on free ports with its files below dir. more
 // is laid over that configuration.
-func options(t *testing.T, dir, more string) (Options, *output) {
+func options(t testing.TB, dir, more string) (Options, *output) {
 	t.Helper()
 	source := fmt.Sprintf(`
 apisix:
@@ -80,7 +80,7 @@ weir: {store: {dir: %[1]s/data, listen: "off"}}
 	return Options{Config: c, Version: "1.2.3", Out: out}, out
 }
 
-func start(t *testing.T, o Options) *Gateway {
+func start(t testing.TB, o Options) *Gateway {
 	t.Helper()
 	g, err := Start(t.Context(), o)
 	if err != nil {
