@@ -62,12 +62,12 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		streamTable:    streamTableEdit{prev.streamTable.Edit()},
 		touchedStreams: map[string]struct{}{},
 	}
-	n.compiler.env.Metadata = n.metadataOf
 	for k := range model.KindCount {
 		n.sets[k] = prev.sets[k].Edit()
 		n.documents[k] = prev.documents[k].Edit()
 		n.records[k] = prev.records[k].Edit()
 	}
+	n.compiler.env.Metadata = n.metadataOf()
 	return n
 }
 
@@ -156,11 +156,16 @@ func (n *next) putMetadata(o model.Object) {
 	}
 }
 
-func (n *next) metadataOf(plugin string) json.RawMessage {
-	if o, ok := n.documents[model.KindPluginMetadata].Get(plugin); ok {
-		return o.Raw
+// metadataOf returns a function that finds a plugin's metadata. A plugin may hold
+// on to it; it holds on to no more than the metadata.
+func (n *next) metadataOf() func(plugin string) json.RawMessage {
+	documents := n.documents[model.KindPluginMetadata]
+	return func(plugin string) json.RawMessage {
+		if o, ok := documents.Get(plugin); ok {
+			return o.Raw
+		}
+		return nil
 	}
-	return nil
 }
 
 // createdAt is the create revision of the object as it is so far.
