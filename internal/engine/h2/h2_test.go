@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +36,12 @@ import (
 	"weir/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv("H2_BENCH"); role != "" {
+		os.Exit(benchChild(role))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // An authority signs certificates for tests.
 type authority struct {
@@ -86,7 +92,7 @@ func issue(t *testing.T, name string, hosts []string, ca *authority) (*x509.Cert
 
 // A gateway serves TLS and plain connections.
 type gateway struct {
-	t          *testing.T
+	t          testing.TB
 	state      *snapshot.Applier
 	engine     *engine.Engine
 	plain, tls net.Listener
@@ -96,7 +102,7 @@ type gateway struct {
 	pools      *upstream.Pools
 }
 
-func start(t *testing.T) *gateway {
+func start(t testing.TB) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
@@ -120,7 +126,7 @@ func start(t *testing.T) *gateway {
 	return g
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
