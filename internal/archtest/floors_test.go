@@ -104,6 +104,7 @@ var floors = map[string][]string{
 	"internal/echo":      {"internal/wire"},
 	"internal/profile":   {},
 	"internal/archtest":  {},
+	"internal/weirtest":  {"internal/plan", "internal/plugin"},
 	"bench/forwarder":    {},
 	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
 }

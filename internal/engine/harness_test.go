@@ -56,11 +56,17 @@ func startWith(t testing.TB, change func(*Config), more ...plugin.Spec) *gateway
 
 func startRouter(t testing.TB, kind router.Kind, change func(*Config), more ...plugin.Spec) *gateway {
 	t.Helper()
+	return startPlugins(t, kind, change, append([]plugin.Spec{keyauth.Plugin, probePlugin, markPlugin, editPlugin}, more...))
+}
+
+// startPlugins runs a gateway that has these plugins and no others.
+func startPlugins(t testing.TB, kind router.Kind, change func(*Config), all []plugin.Spec) *gateway {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	pools := upstream.NewPools()
 	state := snapshot.New(snapshot.Config{
 		Router:   kind,
-		Plugins:  append([]plugin.Spec{keyauth.Plugin, probePlugin, markPlugin, editPlugin}, more...),
+		Plugins:  all,
 		Upstream: upstream.Env{Pools: pools, Log: log},
 		Log:      log,
 	})
