@@ -75,3 +75,18 @@ func TestTLSPorts(t *testing.T) {
 		}
 	}
 }
+
+func TestUnderscores(t *testing.T) {
+	for setting, want := range map[string]string{"on": "[a] [b]", "off": "[] [b]"} {
+		o, _ := options(t, t.TempDir(), withKey+"plugins: [mocking]\n")
+		o.Config.Nginx.HTTP.UnderscoresInHeader = setting == "on"
+		g := start(t, o)
+		if status, body := do(t, g, "PUT", "/routes/1", `{"uri":"/a","plugins":{"mocking":{"response_example":"[$http_x_under] [$http_x_plain]"}}}`); status != 201 {
+			t.Fatal(body)
+		}
+		if _, body := get(t, "http://"+g.Data()[0].String()+"/a", "x_under", "a", "x-plain", "b"); body != want {
+			t.Errorf("%s: %s", setting, body)
+		}
+		stop(t, g)
+	}
+}

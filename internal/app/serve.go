@@ -40,7 +40,7 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 		State: g.state, Log: g.log, Server: g.serverName(), Limits: wire.DefaultLimits(),
 		KeepaliveTimeout: h.Timeouts.Keepalive, HeaderTimeout: h.Timeouts.Header,
 		BodyTimeout: h.Timeouts.Body, SendTimeout: h.Timeouts.Send,
-		MaxBody: int64(h.MaxBodySize), ShowUpstreamStatus: a.Server.ShowUpstreamStatus,
+		NoUnderscores: !h.UnderscoresInHeader, MaxBody: int64(h.MaxBodySize), ShowUpstreamStatus: a.Server.ShowUpstreamStatus,
 		Paths: engine.Paths{
 			DeleteTailSlash: a.URI.DeleteTailSlash, LikeServlet: a.URI.NormalizeLikeServlet,
 			MatchEncodedSlash: a.URI.MatchEncodedSlash,

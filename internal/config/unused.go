@@ -65,7 +65,6 @@ var idle = []struct{ path, why string }{
 	{"deployment.etcd.startup_retry", "the start waits for the store"},
 	{"nginx_config.http.charset", "answers of Weir's own are in UTF-8"},
 	{"nginx_config.http.proxy_ssl_server_name", "the server's name is always sent"},
-	{"nginx_config.http.underscores_in_headers", notYet},
 }
 
 // unmoved lists the keys of user below path that differ from the defaults in

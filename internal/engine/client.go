@@ -19,6 +19,9 @@ type RealIP struct {
 // identify settles who the client is and what the upstream is told of it
 // (apisix-runtime.md §9.1).
 func (x *exchange) identify() {
+	if x.engine.NoUnderscores {
+		dropUnderscores(x.request.Header.Fields())
+	}
 	x.ctx.Client, x.ctx.ClientPort = x.peer, x.ctx.Peer.Port()
 	if r := x.engine.RealIP; r != nil && r.From(x.ctx.Peer.Addr()) {
 		if who, ok := r.client(&x.request.Header); ok {
@@ -26,6 +29,14 @@ func (x *exchange) identify() {
 		}
 	}
 	x.vouch()
+}
+
+func dropUnderscores(fields []wire.Field) {
+	for i := range fields {
+		if strings.IndexByte(fields[i].Name, '_') >= 0 {
+			fields[i].Dropped = true
+		}
+	}
 }
 
 // client is who the header names.

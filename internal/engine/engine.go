@@ -35,6 +35,10 @@ type Config struct {
 	// a second or a tenth of their length, whichever is shorter.
 	KeepaliveTimeout, HeaderTimeout, BodyTimeout, SendTimeout time.Duration
 
+	// NoUnderscores ignores the header fields of clients whose names have an
+	// underscore (nginx: underscores_in_headers off).
+	NoUnderscores bool
+
 	// RealIP says who reports the client's address; nil: nobody.
 	RealIP *RealIP
 
