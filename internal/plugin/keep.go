@@ -11,6 +11,7 @@ type Keeper struct {
 	mu      sync.Mutex
 	kept    map[string]*kept
 	lasting map[string]any
+	names   []string // of lasting, in the order in which they were made
 }
 
 type kept struct {
@@ -76,19 +77,21 @@ func Lasting[T any](env Env, name string, make func() T) T {
 	}
 	v := make()
 	k.lasting[name] = v
+	k.names = append(k.names, name)
 	return v
 }
 
-// Close ends the Lasting values. Nothing may be compiled any more.
+// Close ends the Lasting values, later ones first. Nothing may be compiled any
+// more.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, v := range k.lasting {
-		if c, ok := v.(interface{ Close() }); ok {
+	for _, name := range slices.Backward(k.names) {
+		if c, ok := k.lasting[name].(interface{ Close() }); ok {
 			c.Close()
 		}
 	}
-	k.lasting = nil
+	k.lasting, k.names = nil, nil
 }
 
 func valueOf[T any](e *kept) (v T, ok bool) {

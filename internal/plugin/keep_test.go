@@ -37,6 +37,20 @@ func TestLasting(t *testing.T) {
 	}
 }
 
+// TestCloseOrder: what was made last is closed first.
+func TestCloseOrder(t *testing.T) {
+	var keeper plugin.Keeper
+	env := plugin.Env{Keep: keeper.Uses()}
+	var closed []string
+	for _, name := range []string{"a", "b", "c", "a"} {
+		plugin.Lasting(env, name, func() closer { return func() { closed = append(closed, name) } })
+	}
+	keeper.Close()
+	if !slices.Equal(closed, []string{"c", "b", "a"}) {
+		t.Errorf("closed %v", closed)
+	}
+}
+
 // TestReleaseOrder: what was asked for last is closed first.
 func TestReleaseOrder(t *testing.T) {
 	var keeper plugin.Keeper
