@@ -191,9 +191,7 @@ func (p *sharedPool) open(ctx context.Context, id ident, connect func() (*h2.Con
 func (p *sharedPool) add(conn *h2.Conn, id ident) *shared {
 	s := &shared{Conn: conn, ident: id, users: 1, requests: 1}
 	conn.Reserve()
-	if p.closed {
-		s.retire()
-	} else {
+	if s.retired = p.closed; !p.closed {
 		p.conns = append(p.conns, s)
 	}
 	return s
@@ -244,7 +242,6 @@ func (e *endpoint) dialShared(ctx context.Context, c *Call, kept bool) (*conn, e
 		return nil, err
 	}
 	conn.Reserve()
-	conn.Retire()
 	return c.stream(&shared{Conn: conn, ident: id, users: 1, requests: 1, retired: true}), nil
 }
 
