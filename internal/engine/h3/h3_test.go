@@ -71,17 +71,21 @@ type gateway struct {
 	stop     func()
 }
 
-func start(t *testing.T) *gateway {
+func start(t *testing.T) *gateway { return startWith(t, func(*engine.Config) {}) }
+
+func startWith(t *testing.T, change func(*engine.Config)) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	pools := upstream.NewPools()
 	g := &gateway{t: t, state: snapshot.New(snapshot.Config{
 		Plugins: []plugin.Spec{keyauth.Plugin}, Upstream: upstream.Env{Pools: pools, Log: log},
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, Log: log,
 	})}
-	g.engine = engine.New(engine.Config{
+	cfg := engine.Config{
 		State: g.state, Log: log, Server: "Weir", HTTP3: New(Config{IdleTimeout: 10 * time.Second, HeadLimit: 64 << 10}),
 		KeepaliveTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, SendTimeout: 10 * time.Second,
-	})
+	}
+	change(&cfg)
+	g.engine = engine.New(cfg)
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -333,4 +337,28 @@ func TestDrain(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	<-down
+}
+
+// A client that may not come in is refused at its first packet.
+func TestBounds(t *testing.T) {
+	g := startWith(t, func(c *engine.Config) { c.MaxPerAddress = 1 })
+	g.ssl("a.test", "")
+	g.route("/a", echo, "")
+	one := g.trusting()
+	if r, _ := ask(t, one, "GET", "https://a.test/a", ""); r.StatusCode != 200 {
+		t.Fatal(r.StatusCode)
+	}
+	if r, err := g.trusting().Get("https://a.test/a"); err == nil {
+		r.Body.Close()
+		t.Error("two at once")
+	}
+	one.Transport.(*http3.Transport).Close()
+	for range 100 {
+		if r, err := g.trusting().Get("https://a.test/a"); err == nil {
+			r.Body.Close()
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Error("no room after the first had left")
 }
