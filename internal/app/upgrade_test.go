@@ -67,7 +67,7 @@ func (p *process) quit() {
 	}
 }
 
-// standalone writes a configuration whose objects stand in a file.
+// standaloneConfig writes a configuration whose objects stand in a file.
 func standaloneConfig(t *testing.T, port int, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,8 @@ apisix: {node_listen: [{ip: 127.0.0.1, port: %d}], ssl: {enable: false}, enable_
 nginx_config: {http: {enable_access_log: false}}
 plugin_attr: {prometheus: {enable_export_server: false}}
 deployment: {role: data_plane, role_data_plane: {config_provider: yaml}}
-`, port, more)
+weir: {store: {dir: %s/data}}
+`, port, more, dir)
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ deployment: {role: data_plane, role_data_plane: {config_provider: yaml}}
 	return file
 }
 
-// ask sends a request on a connection of its own and reports that it was
+// askOnce sends a request on a connection of its own and reports that it was
 // answered, by nobody's route.
 func askOnce(addr string) error {
 	c, err := net.Dial("tcp", addr)
