@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs
+.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -17,3 +17,9 @@ bench-churn: bench-weir ## traffic while 500 consumers are created and 100 delet
 
 bench-pairs: bench-weir ## the same churn in five minutes that alternate with idle ones: p99 churn / p99 idle
 	@bin/weir bench churn --pairs 5 $(BENCH_FLAGS)
+
+bench-plugins: ## what plugins cost inside the process, compared by benchstat (ROUNDS=10, SECONDS=0.5)
+	@bash bench/plugins.sh $(or $(ROUNDS),10) $(or $(SECONDS),0.5)
+
+bench-ab: bench-weir ## prometheus as a global rule over the wire: off, returning at once, complete (BENCH_FLAGS="--pairs 40")
+	@bin/weir bench ab --plugin prometheus --global $(BENCH_FLAGS)

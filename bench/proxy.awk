@@ -40,9 +40,9 @@ function median(e, c,    n, a, r, other) {
 
 END {
   n = split(order, engine, " ")
-  if (json) printf "{\n  \"consumers\": %d, \"connections\": %d, \"rounds\": %d, \"seconds\": %s,\n  \"engines\": {", consumers, connections, rounds, seconds
+  if (json) printf "{\n  \"plugins\": \"%s\", \"consumers\": %d, \"connections\": %d, \"rounds\": %d, \"seconds\": %s,\n  \"engines\": {", plugins, consumers, connections, rounds, seconds
   else {
-    printf "\nkey-auth, %d consumers, %d connections, %d rounds of %s s, one core\n\n", consumers, connections, rounds, seconds
+    printf "\n%s, %d consumers, %d connections, %d rounds of %s s, one core\n\n", plugins, consumers, connections, rounds, seconds
     printf "%-10s %14s %7s %7s %7s %10s %8s %8s %9s %8s\n", "engine", "CPU us/request", "min", "user", "sys", "requests/s", "core use", "p50 us", "non-2xx", "errors"
   }
   for (i = 1; i <= n; i++) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# CPU time per proxied request: weir, nginx doing the same work, and a bare Go
-# byte forwarder, one core each, in alternating rounds of one run.
+# CPU time per proxied request: weir, nginx doing the same work, nginx with a bare
+# proxy_pass, and a bare Go byte forwarder, one core each, in alternating rounds
+# of one run. With --chain weir runs limit-count, prometheus and proxy-rewrite
+# beside key-auth, and is compared with nginx that does none of it.
 #
 # The gateway runs on core 0; wrk and the upstream (nginx) share core 1. CPU time
 # is utime+stime of the engine's processes over the round, from /proc. On a
@@ -11,7 +13,9 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: bench/proxy.sh [options]
-  --engines LIST      of weir,nginx,forwarder (default: all)
+  --engines LIST      of weir,nginx,bare,forwarder (default: weir,nginx,forwarder;
+                      with --chain weir,bare)
+  --chain             key-auth + limit-count + prometheus + proxy-rewrite in weir
   --rounds N          rounds, alternately forward and backward (default 6)
   --seconds N         length of a round of one engine (default 4)
   --connections N     keep-alive connections of wrk (default 64)
@@ -21,10 +25,11 @@ usage: bench/proxy.sh [options]
 TEXT
 }
 
-engines=weir,nginx,forwarder rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
+engines= chain= rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
 while [ $# -gt 0 ]; do
   case $1 in
     --engines) engines=$2; shift 2 ;;
+    --chain) chain=1; shift ;;
     --rounds) rounds=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --connections) connections=$2; shift 2 ;;
@@ -35,6 +40,7 @@ while [ $# -gt 0 ]; do
     *) usage >&2; exit 2 ;;
   esac
 done
+[ -n "$engines" ] || { [ -n "$chain" ] && engines=weir,bare || engines=weir,nginx,forwarder; }
 IFS=, read -ra engine_list <<<"$engines"
 
 say() { echo "$*" >&2; }
@@ -48,6 +54,8 @@ PATH=$PATH:/usr/sbin
 [ "$(nproc)" -ge 2 ] || die "needs two cores: one for the gateway, one for wrk and the upstream"
 
 path=/bench/consumers
+plugins=key-auth
+[ -z "$chain" ] || plugins="key-auth, limit-count, prometheus, proxy-rewrite"
 dir=$(mktemp -d)
 declare -A pid=() port=()
 
@@ -107,6 +115,12 @@ start_nginx() {
   pid[nginx]=$!
 }
 
+start_bare() {
+  fill bench/bare.conf.tmpl "$dir/bare" "127.0.0.1:${port[bare]}" "$origin"
+  taskset -c 0 nginx -p "$dir/bare" -c "$dir/bare/nginx.conf" 2>"$dir/bare.log" &
+  pid[bare]=$!
+}
+
 start_forwarder() {
   go build -o "$dir/forwarder.bin" ./bench/forwarder
   GOMAXPROCS=1 taskset -c 0 "$dir/forwarder.bin" "127.0.0.1:${port[forwarder]}" "$origin" 2>"$dir/forwarder.log" &
@@ -159,6 +173,16 @@ YAML
   pid[weir]=$!
   await "http://127.0.0.1:${port[weir]}/" weir "$dir/weir.log"
   "$weir" bench load --etcd "http://127.0.0.1:$store" --upstream "$origin" --from "$dir/consumers"
+  [ -z "$chain" ] || chain_plugins "http://127.0.0.1:$admin"
+}
+
+# chain_plugins ADMIN: gives the route the rest of the chain. The limit is never
+# reached; the origin answers any path.
+chain_plugins() {
+  local conf='{"plugins":{"limit-count":{"count":1000000000,"time_window":3600,"key":"consumer_name"},
+    "prometheus":{},"proxy-rewrite":{"uri":"/rewritten","headers":{"set":{"X-Gateway":"weir"}}}}}'
+  curl -sf -o "$dir/weir/patch.json" -X PATCH -H 'X-API-KEY: bench-proxy-admin' -d "$conf" \
+    "$1/apisix/admin/routes/bench_consumers" || die "weir refused the plugins: $(cat "$dir/weir/patch.json")"
 }
 
 # check ENGINE: the responses are right, else there is nothing to measure.
@@ -171,7 +195,10 @@ check() {
     sleep 0.1
   done
   [ "$status" = 200 ] || { tail -20 "$dir/$1.log" >&2; die "$1: status $status with a key, want 200"; }
-  [ "$1" = forwarder ] && return
+  case $1 in forwarder|bare) return ;; esac
+  if [ -n "$chain" ] && [ "$1" = weir ]; then
+    curl -s -D - -o /dev/null -H "apikey: $key" "$url" | grep -qi '^x-ratelimit-remaining: ' || die "weir: limit-count does not count"
+  fi
   status=$(curl -s -o /dev/null -w '%{http_code}' "$url")
   [ "$status" = 401 ] || die "$1: status $status without a key, want 401"
   body=$(curl -s -H "apikey: $key" -H 'Host: bench.test' "$url?check=1")
@@ -204,7 +231,7 @@ measure() {
 }
 
 report() {
-  awk -v json="$json" -v order="${engine_list[*]}" -v consumers="$consumers" -v seconds="$seconds" \
+  awk -v json="$json" -v order="${engine_list[*]}" -v plugins="$plugins" -v consumers="$consumers" -v seconds="$seconds" \
     -v connections="$connections" -f bench/proxy.awk "$dir/rows"
 }
 
@@ -216,7 +243,7 @@ awk -v n="$consumers" 'BEGIN {step = n > 512 ? n / 512 : 1} NR - 1 >= want && pi
 
 start_origin
 for e in "${engine_list[@]}"; do
-  case $e in weir|nginx|forwarder) ;; *) die "no engine named $e" ;; esac
+  case $e in weir|nginx|bare|forwarder) ;; *) die "no engine named $e" ;; esac
   free_port; port[$e]=$free
   "start_$e"
   await "http://127.0.0.1:${port[$e]}/" "$e" "$dir/$e.log"
