@@ -251,6 +251,8 @@ func TestStreamRoutesAndOthers(t *testing.T) {
 		{"PUT stream_routes/2", `{"protocol":{"name":"redis","superior_id":"9"}}`, 400, `{"error_msg":"failed to fetch stream routes[9], response code: 404"}`},
 		{"PUT stream_routes/3", `{"protocol":{"name":"dubbo"}}`, 201, `…"id":"3"…`},
 		{"PUT stream_routes/2", `{"protocol":{"name":"redis","superior_id":"3"}}`, 400, `{"error_msg":"protocol mismatch: subordinate protocol [redis] does not match superior protocol [dubbo]"}`},
+		{"PUT secrets", `{"id":"x"}`, 400, `{"error_msg":"missing secret type"}`},
+		{"PUT secrets", `{}`, 400, `{"error_msg":"missing secret id"}`},
 		{"PUT secrets/vault/1", `{"uri":"http://127.0.0.1:1","prefix":"p","token":"t"}`, 201, `…{"key":"/apisix/secrets/vault/1","value":{"id":"vault/1",…`},
 		{"GET secrets/vault/1", ``, 200, `…"id":"vault/1"…`},
 		{"GET secrets", ``, 200, `…"total":1}…`},
@@ -260,7 +262,7 @@ func TestStreamRoutesAndOthers(t *testing.T) {
 		{"DELETE secrets/vault/1", ``, 200, `{"deleted":"1","key":"/apisix/secrets/vault/1"}`},
 		{"PUT protos/1", `{"content":"syntax = \"proto3\";"}`, 201, `…"id":"1"…`},
 		{"PUT ssls/1", `{"sni":"a.b","cert":"$env://C","key":"---` + strings.Repeat("k", 64) + `"}`, 201, `…"sni":"a.b"…`},
-		{"GET ssls/1", ``, 200, `{"key":"/apisix/ssls/1","value":{"id":"1","sni":"a.b","cert":"$env://C","create_time":1016,"update_time":1016},"createdIndex":7,"modifiedIndex":7}`},
+		{"GET ssls/1", ``, 200, `{"key":"/apisix/ssls/1","value":{"id":"1","sni":"a.b","cert":"$env://C","create_time":1018,"update_time":1018},"createdIndex":7,"modifiedIndex":7}`},
 		{"GET ssls", ``, 200, `…"cert":"$env://C","create_time"…`},
 		{"PUT upstreams/u", `{"nodes":{},"tls":{"client_cert_id":"1"}}`, 400, `{"error_msg":"failed to fetch ssl info by ssl id [1], wrong ssl type"}`},
 	})

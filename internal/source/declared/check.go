@@ -52,6 +52,9 @@ func (c *Checker) Document(key model.Key, raw []byte) error {
 		if !ok {
 			return fmt.Errorf("invalid secret id: %s", key.ID)
 		}
+		if manager == "" {
+			return errors.New("missing secret type")
+		}
 		return c.Documents.CheckSecret(manager, raw)
 	case model.KindPluginMetadata:
 		return c.metadata(key, raw)
