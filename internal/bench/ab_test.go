@@ -8,13 +8,15 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -23,8 +25,8 @@ import (
 func abDefaults(change func(*abOptions)) *abOptions {
 	o := &abOptions{
 		plugin: "prometheus", conf: "{}", states: []string{stateOff, stateReturn, stateComplete},
-		paths: []string{abPath}, status: 200, pairs: 6, starts: 2, conns: 3,
-		phase: 20 * time.Millisecond, settle: time.Millisecond, ready: 20 * time.Second,
+		paths: []string{abPath}, status: 200, pairs: 6, starts: 2, conns: 2,
+		phase: 200 * time.Millisecond, settle: 10 * time.Millisecond, ready: 20 * time.Second,
 		originAddr: "127.0.0.1:0", format: "table", seed: 1,
 	}
 	change(o)
@@ -81,17 +83,14 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// fakeSide answers with a body; its clock says that a request takes cost.
-func fakeSide(t *testing.T, name, body string, cost time.Duration) *target {
-	var asked int64
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := make(chan int64, 1)
-	counted <- 0
+// fakeSide answers with a body, after a millisecond of virtual time; its clock
+// says that a request takes cost.
+func fakeSide(name, body string, cost time.Duration) *target {
+	ln := newPipeListener()
+	var asked atomic.Int64
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		counted <- <-counted + 1
+		time.Sleep(time.Millisecond)
+		asked.Add(1)
 		if r.URL.Path == "/gone" {
 			w.WriteHeader(404)
 		}
@@ -103,24 +102,22 @@ func fakeSide(t *testing.T, name, body string, cost time.Duration) *target {
 		_ = server.Serve(ln)
 	}()
 	return &target{
-		name: name, dial: tcpDialer(ln.Addr().String()),
-		cpu: func() (time.Duration, error) {
-			asked = <-counted
-			counted <- asked
-			return time.Duration(asked) * cost, nil
-		},
+		name: name, dial: ln.dial,
+		cpu:  func() (time.Duration, error) { return time.Duration(asked.Load()) * cost, nil },
 		stop: func() { _ = server.Close(); <-done },
 	}
 }
 
-func TestContest(t *testing.T) {
+func TestContest(t *testing.T) { synctest.Test(t, testContest) }
+
+func testContest(t *testing.T) {
 	o := abDefaults(func(o *abOptions) {})
 	costs := []time.Duration{10 * time.Microsecond, 10 * time.Microsecond, 13 * time.Microsecond}
 	starts := make([]int, len(costs))
 	c := &contest{opts: o, names: o.states, progress: newProgress(io.Discard)}
 	c.start = func(_ context.Context, i int) (*target, error) {
 		starts[i]++
-		return fakeSide(t, o.states[i], "same", costs[i]), nil
+		return fakeSide(o.states[i], "same", costs[i]), nil
 	}
 	samples, err := c.run(t.Context())
 	if err != nil {
@@ -134,7 +131,8 @@ func TestContest(t *testing.T) {
 		if len(s.Samples) != o.pairs || s.RPS <= 0 || s.Unexpected+s.Errors > 0 {
 			t.Errorf("%+v", s)
 		}
-		near(t, s.Name, s.CPUMicros, float64(costs[i].Microseconds()), 0.1)
+		near(t, s.Name, s.CPUMicros, float64(costs[i].Microseconds()), 0.02)
+		near(t, s.Name, s.RPS, 1000*float64(o.conns), 0.02)
 	}
 	if e := report.Comparisons[1].CPU; !e.Established {
 		t.Errorf("30 %% more: %v", e)
@@ -168,15 +166,15 @@ func TestContestCompares(t *testing.T) {
 		{"another body, allowed", "/", "two", true, ""},
 		{"status", "/gone", "one", false, `side A, /gone: status 404, want 200`},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			o := abDefaults(func(o *abOptions) { o.paths, o.differ = []string{tc.path}, tc.differ })
 			c := &contest{opts: o, names: []string{"A", "B"}, progress: newProgress(io.Discard)}
 			c.start = func(_ context.Context, i int) (*target, error) {
-				return fakeSide(t, c.names[i], []string{"one", tc.second}[i], time.Microsecond), nil
+				return fakeSide(c.names[i], []string{"one", tc.second}[i], time.Microsecond), nil
 			}
 			_, err := c.run(t.Context())
 			if tc.words == "" && err != nil || tc.words != "" && (err == nil || !strings.Contains(err.Error(), tc.words)) {
-				t.Errorf("%v, want %q", err, tc.words)
+				t.Errorf("%s: %v, want %q", tc.name, err, tc.words)
 			}
 		})
 	}
@@ -294,5 +292,47 @@ func TestCPUTime(t *testing.T) {
 	}
 	if _, err := cpuTime(1 << 21); err == nil {
 		t.Error("no error for a process that is not there")
+	}
+}
+
+// TestABCommand runs the whole command with the test binary as the gateway.
+func TestABCommand(t *testing.T) {
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		cmd := Command()
+		cmd.SetArgs(append([]string{"ab", "--states", "off,complete", "--starts", "1", "--pairs", "6", "--phase", "10ms", "--settle", "1ms"}, args...))
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	procs := runtime.GOMAXPROCS(0)
+	text, err := run("--plugin", "some", "--format", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := runtime.GOMAXPROCS(0); now != procs {
+		t.Errorf("GOMAXPROCS %d, was %d", now, procs)
+	}
+	var report ABReport
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range report.Sides {
+		if s.CPUMicros <= 0 || s.RPS <= 0 || len(s.Samples) != 6 || s.Errors+s.Unexpected > 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(report.Sides) != 2 || len(report.Comparisons) != 1 {
+		t.Errorf("%s", text)
+	}
+	if _, err := run("--plugin", "bad", "--pin=false"); err == nil || !strings.Contains(err.Error(), "plugin bad is bad") {
+		t.Errorf("what the gateway said is missing: %v", err)
+	}
+	if _, err := run("--plugin", "some", "--path", "/nowhere"); err == nil || !strings.Contains(err.Error(), "status 404, want 200") {
+		t.Errorf("%v", err)
+	}
+	if _, err := run("--plugin", "some", "--conf", "1"); err == nil || !strings.Contains(err.Error(), "--conf 1") {
+		t.Errorf("%v", err)
 	}
 }

@@ -52,6 +52,7 @@ func fakeWeir(path string) error {
 			} `yaml:"node_listen"`
 		} `yaml:"apisix"`
 		Deployment struct {
+			Role  string `yaml:"role"`
 			Admin struct {
 				AdminListen struct {
 					IP   string `yaml:"ip"`
@@ -75,6 +76,9 @@ func fakeWeir(path string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if listen := c.Apisix.NodeListen[0]; c.Deployment.Role == "data_plane" {
+		return fakeStandalone(ctx, fmt.Sprintf("%s:%d", listen.IP, listen.Port), filepath.Join(filepath.Dir(path), "apisix.yaml"))
+	}
 	endpoints := c.Deployment.Etcd.Host
 	if len(endpoints) == 0 {
 		url := "http://" + c.Weir.Store.Listen
@@ -103,6 +107,46 @@ func fakeWeir(path string) error {
 	}
 	<-ctx.Done()
 	return errors.Join(servers[0].Close(), servers[1].Close())
+}
+
+// fakeStandalone answers 200 for the routes of an apisix.yaml.
+func fakeStandalone(ctx context.Context, addr, rules string) error {
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		return err
+	}
+	var doc struct {
+		Routes []struct {
+			URI     string         `yaml:"uri"`
+			Plugins map[string]any `yaml:"plugins"`
+		} `yaml:"routes"`
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return err
+	}
+	paths := map[string]bool{}
+	for _, r := range doc.Routes {
+		if _, bad := r.Plugins["bad"]; bad {
+			return errors.New("plugin bad is bad")
+		}
+		paths[r.URI] = true
+	}
+	server := &http.Server{Addr: addr, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !paths[r.URL.Path] {
+			w.WriteHeader(404)
+		}
+	})}
+	done := make(chan error, 1)
+	go func() { done <- server.ListenAndServe() }()
+	<-ctx.Done()
+	return errors.Join(server.Close(), ignoreClosed(<-done))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
 // follow applies what is in etcd and what comes.
