@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // request is a finished request whose User-Agent is agent.
 func request(agent string) *plugin.Ctx {
 	r := &wire.Request{Method: "GET", Target: "/hello", Proto: wire.HTTP11, Host: "h:9080"}
-	r.Header.Add("Host", "h:9080")
-	r.Header.Add("User-Agent", agent)
+	r.Header.Receive("Host", "h:9080")
+	r.Header.Receive("User-Agent", agent)
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &plugin.Ctx{
 		Request: r, Path: "/hello", Scheme: "http", Client: "127.0.0.1", Start: start,

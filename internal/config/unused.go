@@ -96,7 +96,9 @@ func foreign(discovery *node) []Ignored {
 		return nil
 	}
 	for _, kind := range discovery.keys {
-		if kind != "dns" {
+		switch kind {
+		case "dns", "consul", "consul_kv", "nacos", "eureka", "kubernetes":
+		default:
 			out = append(out, Ignored{dot("discovery", kind), notYet})
 		}
 	}
