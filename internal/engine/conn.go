@@ -92,6 +92,7 @@ func (e *Engine) serveHTTP1(nc net.Conn, s *secure) {
 	defer c.release()
 	if e.HTTP2 != nil && s == nil && c.prefersHTTP2() {
 		e.remove(c)
+		c.read.clear() // that of the first request's head
 		e.serveHTTP2(replayed{nc, append([]byte(nil), c.in.Rest()...)}.conn(), nil)
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"sync"
@@ -102,7 +103,9 @@ type gateway struct {
 	pools      *upstream.Pools
 }
 
-func start(t testing.TB) *gateway {
+func start(t testing.TB) *gateway { return startWith(t, func(*engine.Config) {}) }
+
+func startWith(t testing.TB, change func(*engine.Config)) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
@@ -115,10 +118,12 @@ func start(t testing.TB) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.engine = engine.New(engine.Config{
+	cfg := engine.Config{
 		State: g.state, Log: log, Server: "Weir", HTTP2: protocol,
 		KeepaliveTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, SendTimeout: 10 * time.Second,
-	})
+	}
+	change(&cfg)
+	g.engine = engine.New(cfg)
 	g.plain, g.tls = listen(t), listen(t)
 	g.wg.Go(func() { g.engine.Serve(g.plain) })
 	g.wg.Go(func() { g.engine.ServeTLS(g.tls) })
@@ -528,5 +533,31 @@ func TestRapidReset(t *testing.T) {
 	}
 	if r, body := ask(t, g.client(2, nil), "http://a.test/a"); r.StatusCode != 200 {
 		t.Errorf("%d %s", r.StatusCode, body)
+	}
+}
+
+// A plain connection lives on after the time that its first bytes had.
+func TestPlainConnectionLives(t *testing.T) {
+	g := startWith(t, func(c *engine.Config) {
+		c.KeepaliveTimeout, c.HeaderTimeout = 200*time.Millisecond, 200*time.Millisecond
+	})
+	g.route("/a", echo(t), "")
+	c := g.client(2, nil)
+	for i := range 8 {
+		reused := false
+		req, _ := http.NewRequest("GET", "http://a.test/a", nil)
+		req = req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused },
+		}))
+		r, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+		if i > 0 && !reused {
+			t.Fatalf("request %d had to connect anew", i)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
