@@ -154,7 +154,7 @@ func TestAllocationsOfPlugins(t *testing.T) {
 				for range 100 {
 					once()
 				}
-				if n := testing.AllocsPerRun(2000, once); n != tc.allocations {
+				if n := testing.AllocsPerRun(500, once); n != tc.allocations {
 					t.Errorf("%v allocations per request, want %v", n, tc.allocations)
 				}
 			})
