@@ -170,7 +170,7 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	}
 	if err != nil {
 		n.fault(o.Key, err)
-		if keep {
+		if keep && !n.exposesConsumer(old.record, o.Raw) {
 			return
 		}
 		r.broken, claims = true, nil
@@ -184,6 +184,20 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 		n.claim(c, r)
 	}
 	records.Set(o.ID, recordEntry{r, o.Modified})
+}
+
+// exposesConsumer is exposes for what a consumer carries. What authenticates it
+// is data and no guard.
+func (n *next) exposesConsumer(old *record, raw []byte) bool {
+	m, err := apisix.Consumer(old.id, old.raw)
+	if old.kind() != model.KindConsumer || err != nil {
+		return false
+	}
+	names, readable := apisix.NamedPlugins(raw)
+	return !readable || slices.ContainsFunc(names, func(name string) bool {
+		spec, known := n.specs[name]
+		return (!known || spec.Guard && spec.Type != "auth") && !enabledIn(m.Plugins, name)
+	})
 }
 
 func (n *next) removeRecord(k model.Key) {

@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -39,10 +41,12 @@ func (n *next) putRoute(o model.Object) {
 	}
 	n.clearFault(o.Key)
 	doc, err := apisix.Route(o.ID, o.Raw)
-	if err == nil {
+	if err != nil {
+		doc = apisix.RouteOutline(o.ID, o.Raw)
+		e.Fault = cmp.Or(e.Fault, err)
+	}
+	if doc != nil {
 		e.doc = doc
-	} else if e.Fault == nil {
-		e.Fault = err
 	}
 	if e.doc != nil {
 		n.touched[o.ID] = struct{}{}
@@ -125,7 +129,7 @@ func (n *next) compileEntry(e *routeEntry) *routeEntry {
 // was when it last did, else one that refuses. An error says that it stays what
 // it is.
 func (n *next) lastGood(e *routeEntry, cause error) (*router.Route[*Route], error) {
-	if e.good == nil {
+	if e.good == nil || n.exposes(e.Raw, e.good.Plugins) {
 		return n.refusal(e.doc, cause), nil
 	}
 	r, err := n.compileRoute(e.good)
@@ -171,7 +175,7 @@ func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 	switch {
 	case doc.Disabled, !ok && service == nil:
 		return n.idle(doc, nil, 404)
-	case !ok:
+	case !ok, service != nil && service.closed:
 		// A service that never compiled may have been meant to guard its routes.
 		return n.idle(doc, nil, 503)
 	}
@@ -220,7 +224,7 @@ func (n *next) merge(doc *model.Route, service *serviceEntry) (confs []plan.Conf
 	confs = confsOf("routes/"+doc.ID, doc.Plugins)
 	if doc.PluginConfigID != "" {
 		e, ok := n.sets[model.KindPluginConfig].Get(doc.PluginConfigID)
-		if !ok || e.set == nil {
+		if !ok || e.set == nil || e.closed {
 			return nil, false
 		}
 		confs = addMissing(confs, confsOf("plugin_configs/"+e.ID, e.set.Plugins))
@@ -361,6 +365,31 @@ func (n *next) guarded(doc *model.Route) bool {
 		confs = append(confs, confsOf("", e.set.Plugins)...)
 	}
 	return n.guards(confs)
+}
+
+// exposes says that a document which does not compile names a guard, or a plugin
+// that could be one, that its last good form does not have: to let that one run
+// on would leave open what is meant to be guarded now.
+func (x *compiler) exposes(raw []byte, good model.Plugins) bool {
+	names, readable := apisix.NamedPlugins(raw)
+	if !readable {
+		return true
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		spec, known := x.specs[name]
+		return (!known || spec.Guard) && !enabledIn(good, name)
+	})
+}
+
+// enabledIn says that a plugin is among those configured and not disabled.
+func enabledIn(plugins model.Plugins, name string) bool {
+	raw, has := plugins[name]
+	var conf struct {
+		Meta struct {
+			Disable bool `json:"disable"`
+		} `json:"_meta"`
+	}
+	return has && (json.Unmarshal(raw, &conf) != nil || !conf.Meta.Disable)
 }
 
 // guards says that one of the plugins is a guard, or could be one.

@@ -16,6 +16,7 @@ type serviceEntry struct {
 	service  *model.Service
 	plan     *plan.Plan // of its plugins alone, for routes that add none
 	upstream *Upstream  // its inline upstream
+	closed   bool       // what it is meant to be now has a guard that its last good form lacks
 }
 
 func (n *next) putService(o model.Object) {
@@ -42,6 +43,7 @@ func (n *next) replaceService(old *serviceEntry, o model.Object) {
 	}
 	if err != nil {
 		n.fault(o.Key, err)
+		e.closed = e.service != nil && n.exposes(o.Raw, e.service.Plugins)
 	} else if old != nil {
 		n.retireService(old)
 	}

@@ -13,6 +13,7 @@ type setEntry struct {
 	digest apisix.Digest
 	set    *model.PluginSet
 	plan   *plan.Plan
+	closed bool // what it is meant to be now has a guard that its last good form lacks
 }
 
 func (n *next) putSet(o model.Object) {
@@ -39,6 +40,7 @@ func (n *next) replaceSet(old *setEntry, o model.Object) {
 	}
 	if err != nil {
 		n.fault(o.Key, err)
+		e.closed = e.set != nil && n.exposes(o.Raw, e.set.Plugins)
 	} else {
 		if e.plan != nil {
 			n.retire(e.plan.Release)
@@ -136,6 +138,7 @@ func (n *next) compileGlobal() {
 	var confs []plan.Conf
 	closed := false
 	for id, e := range rules.All() {
+		closed = closed || e.closed
 		if e.set == nil {
 			closed = closed || n.mayGuard(e.Object)
 			continue

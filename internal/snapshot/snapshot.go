@@ -87,7 +87,7 @@ func (s *Snapshot) Attach(run *plan.Run, c *plugin.Consumer) (fault int) {
 		return 0
 	}
 	group, ok := s.sets[model.KindConsumerGroup].Get(c.GroupID)
-	if !ok || group.plan == nil {
+	if !ok || group.plan == nil || group.closed {
 		return 503
 	}
 	run.Attach(group.plan, own)

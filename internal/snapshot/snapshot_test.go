@@ -139,6 +139,50 @@ func TestBrokenObjects(t *testing.T) {
 	if u, fault := b.Current().Upstream(match(b.Current(), "h", "/u"), ""); u == nil || fault != 0 {
 		t.Errorf("the upstream's last good form is gone: %d", fault)
 	}
+	// A guard that is meant to be there now and cannot run is never left out.
+	b.put("routes/open", `{"uri":"/open",`+node+`}`, "routes/*", `{"uri":"/*",`+node+`}`,
+		"services/os", `{`+node+`}`, "routes/os", `{"uri":"/os","service_id":"os"}`,
+		"plugin_configs/op", `{"plugins":{"tag":{"v":1}}}`, "routes/op", `{"uri":"/op","plugin_config_id":"op",`+node+`}`)
+	for _, raw := range []string{
+		`{"uri":"/open","plugins":{"frob-auth":{}},` + node + `}`,
+		`{"uri":"/open","plugins":{"gate":{"v":-1}},` + node + `}`,
+		`{"uri":"/open","plugins":{"gate":7},` + node + `}`,
+		`{"uri":"/open","plugins":"rubbish",` + node + `}`,
+		`{"uri":"/open","plugins":null,` + node + `}`,
+		`{"uri":"/open","status":"x","plugins":{"gate":{}},` + node + `}`,
+		`{"uri":"/open","filter_func":"function() end","plugins":{"gate":{}},` + node + `}`,
+	} {
+		b.put("routes/open", raw)
+		if r := match(b.Current(), "h", "/open"); r == nil || r.Fault != 503 {
+			t.Errorf("%s: %s", raw, run(r))
+		}
+	}
+	b.put("routes/fresh", `{"uri":"/fresh","status":"x","plugins":{"gate":{}}}`)
+	if r := match(b.Current(), "h", "/fresh"); r == nil || r.Fault != 503 {
+		t.Errorf("a fresh one with a guard that cannot be read: %s", run(r))
+	}
+	b.put("routes/open", `{"uri":"/open","status":"x",`+node+`}`)
+	if r := match(b.Current(), "h", "/open"); r == nil || r.Fault != 0 || r.ID != "open" {
+		t.Errorf("broken without a guard keeps its last good form: %s", run(r))
+	}
+	b.put("services/os", `{"plugins":{"gate":{"v":-1}},`+node+`}`, "plugin_configs/op", `{"plugins":{"nobody":{}}}`)
+	for _, path := range []string{"/os", "/op"} {
+		if r := match(b.Current(), "h", path); r == nil || r.Fault != 503 {
+			t.Errorf("%s: %s", path, run(r))
+		}
+	}
+	b.put("services/os", `{"plugins":{"gate":{"v":1}},`+node+`}`, "plugin_configs/op", `{"plugins":{"tag":{"v":2}}}`)
+	for _, path := range []string{"/os", "/op"} {
+		if r := match(b.Current(), "h", path); r == nil || r.Fault != 0 {
+			t.Errorf("mended %s: %s", path, run(r))
+		}
+	}
+	b.put("global_rules/g", `{"plugins":{"tag":{"v":1}}}`)
+	b.put("global_rules/g", `{"plugins":{"nobody":{}}}`)
+	if _, open := b.Current().Global(); open {
+		t.Error("a global rule that became a guard nobody knows leaves the gateway open")
+	}
+	b.del("global_rules/g", "routes/*")
 	b.put("services/bad", `{"plugins":{"gate":{"v":-1}}}`, "routes/8", `{"uri":"/8","service_id":"bad"}`)
 	if r := match(b.Current(), "h", "/8"); r == nil || r.Fault != 503 {
 		t.Errorf("a route whose service never was good: %+v", r)

@@ -67,6 +67,9 @@ func (p *plugins) UnmarshalJSON(raw []byte) error {
 	if isEmptyArray(raw) {
 		return nil
 	}
+	if string(raw) == "null" {
+		return errors.New("wrong type: expected object, got null")
+	}
 	return json.Unmarshal(raw, (*model.Plugins)(p))
 }
 
