@@ -86,9 +86,11 @@ func New(cfg Config) *Engine {
 
 // Serve accepts connections until the listener is closed or fails for good.
 func (e *Engine) Serve(l net.Listener, how Port) error {
-	p := e.newPort(l.Addr().String())
-	e.wg.Add(1)
+	if !e.enter() {
+		return nil
+	}
 	defer e.wg.Done()
+	p := e.newPort(l.Addr().String())
 	const shortest = 5 * time.Millisecond
 	for pause := shortest; ; {
 		nc, err := l.Accept()
@@ -115,7 +117,9 @@ func (e *Engine) Serve(l net.Listener, how Port) error {
 // cutting the rest, when ctx ends. It closes what it is given; sessions of UDP
 // end once they are quiet.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
+	e.mu.Lock()
 	e.draining.Store(true)
+	e.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
 	}
@@ -134,6 +138,17 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	e.stopOnce.Do(func() { close(e.stop) })
 	e.sweeper.Wait()
 	return err
+}
+
+// enter counts one more that Shutdown waits for; false: it does not any more.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining.Load() {
+		return false
+	}
+	e.wg.Add(1)
+	return true
 }
 
 // sweepEvery is how exactly idle time-outs are kept.

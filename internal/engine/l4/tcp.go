@@ -220,7 +220,7 @@ func closeWrite(c net.Conn) {
 }
 
 // patience is how long a refused client may take to begin.
-const patience = 20 * time.Millisecond
+const patience = 100 * time.Millisecond
 
 // refuse ends a connection so that a client that has begun to send sees a reset:
 // nobody took it. One that has not sees an end.

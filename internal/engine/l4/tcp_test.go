@@ -90,7 +90,8 @@ func TestRefused(t *testing.T) {
 			g.put("stream_routes/1", c.route)
 			nc := g.dial()
 			_, _ = io.WriteString(nc, "hello") // it may be refused before
-			if b, err := io.ReadAll(nc); !errors.Is(err, syscall.ECONNRESET) || len(b) > 0 {
+			// Whether it sees an end or a reset depends on who is faster.
+			if b, err := io.ReadAll(nc); err != nil && !errors.Is(err, syscall.ECONNRESET) || len(b) > 0 {
 				t.Errorf("%q, %v", b, err)
 			}
 			if got := g.lines(1)[0]; got != c.log {
@@ -274,9 +275,9 @@ func TestPlugins(t *testing.T) {
 	if got, err := ask(g.dial(), "x"); err == nil {
 		t.Errorf("limit-conn: %q", got)
 	}
-	lines := len(g.lines(1))
+	g.lines(4) // all but the first
 	first.Close()
-	g.lines(lines + 1)
+	g.lines(5)
 	if got, err := ask(g.dial(), "x"); err != nil || got != "x" {
 		t.Errorf("limit-conn after the first: %q, %v", got, err)
 	}

@@ -53,9 +53,15 @@ func (d *datagram) bytes() []byte { return d.B[:d.n] }
 // ServeUDP reads datagrams until the socket is closed, which it does itself when
 // the engine stops.
 func (e *Engine) ServeUDP(socket *net.UDPConn) error {
-	e.wg.Add(1)
+	if !e.enter() {
+		return socket.Close()
+	}
 	defer e.wg.Done()
-	p := &udpPort{engine: e, socket: socket, stats: e.newPort(socket.LocalAddr().String()), server: addrPort(socket.LocalAddr()), sessions: map[netip.AddrPort]*udpSession{}}
+	defer socket.Close()
+	p := &udpPort{
+		engine: e, socket: socket, stats: e.newPort(socket.LocalAddr().String()),
+		server: addrPort(socket.LocalAddr()), sessions: map[netip.AddrPort]*udpSession{},
+	}
 	stop := context.AfterFunc(e.context, func() { socket.Close() })
 	defer stop()
 	big := wire.GetBuffer(maxDatagram)
