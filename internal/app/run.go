@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Run starts a gateway and serves until a signal ends it or a part that it
@@ -86,6 +88,7 @@ func (g *Gateway) drain(signals <-chan os.Signal) error {
 	g.say("stopping", "requests in progress are finished; a second signal ends them")
 	done := make(chan error, 1)
 	go func() { done <- g.Stop(ctx) }()
+	var late <-chan time.Time
 	for {
 		select {
 		case err := <-done:
@@ -95,6 +98,16 @@ func (g *Gateway) drain(signals <-chan os.Signal) error {
 			if ends(sig) {
 				cancel()
 			}
+		case <-ctx.Done():
+			if late == nil {
+				late = time.After(lateStop)
+			}
+			ctx = context.WithoutCancel(ctx)
+		case <-late:
+			return errors.New("a part of the gateway does not stop; it is left behind")
 		}
 	}
 }
+
+// lateStop is how long a stop that was cut short may still take.
+const lateStop = 5 * time.Second

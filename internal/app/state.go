@@ -161,6 +161,7 @@ func (g *Gateway) openEmbedded(ctx context.Context, cfg etcd.Config) error {
 		case <-ctx.Done():
 		}
 	})
+	cfg.Gone = server.Failed()
 	g.store = etcd.New(server.Client(), cfg)
 	g.onStop(func(context.Context) error { return g.store.Close() })
 	url := server.ClientURL()

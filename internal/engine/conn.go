@@ -90,7 +90,11 @@ func (e *Engine) serveHTTP1(nc net.Conn, s *secure) {
 	e.add(c)
 	defer e.remove(c)
 	defer c.release()
-	if e.HTTP2 != nil && s == nil && c.prefersHTTP2() {
+	http2, silent := c.begins(e.HTTP2 != nil && s == nil)
+	switch {
+	case silent:
+		return
+	case http2:
 		e.remove(c)
 		c.read.clear() // that of the first request's head
 		e.serveHTTP2(replayed{nc, append([]byte(nil), c.in.Rest()...)}.conn(), nil)
@@ -104,11 +108,15 @@ func (e *Engine) serveHTTP1(nc net.Conn, s *secure) {
 // preface begins an HTTP/2 connection (RFC 9113 §3.4).
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// prefersHTTP2 says that a plain connection begins with HTTP/2's preface.
-func (c *conn) prefersHTTP2() bool {
+// begins looks, where HTTP/2 may be spoken, how a plain connection begins: with
+// HTTP/2's preface, or not at all.
+func (c *conn) begins(mayBeHTTP2 bool) (http2, silent bool) {
+	if !mayBeHTTP2 {
+		return false, false
+	}
 	c.inHead = true
 	is, err := c.in.HasPrefix(preface)
-	return is && err == nil
+	return is && err == nil, err != nil && c.in.Unread() == 0
 }
 
 // plainConn is the connection beneath TLS.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -553,5 +554,53 @@ func TestCutUntilClose(t *testing.T) {
 	_, err := io.ReadAll(c.r)
 	if err == nil || errors.Is(err, io.EOF) {
 		t.Error("the cut answer ended like a whole one")
+	}
+}
+
+// A connection on which nothing comes ends after one wait, not one per protocol
+// that it might speak.
+func TestSilentConnection(t *testing.T) {
+	g := start(t, func(c *Config) { c.HTTP2 = noHTTP2{} })
+	c := new(silent)
+	g.Engine.serve(c)
+	if c.reads != 1 {
+		t.Errorf("waited %d times", c.reads)
+	}
+}
+
+// silent is a connection whose every read times out.
+type silent struct {
+	net.Conn
+	reads int
+}
+
+func (s *silent) Read([]byte) (int, error)       { s.reads++; return 0, os.ErrDeadlineExceeded }
+func (*silent) Close() error                     { return nil }
+func (*silent) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (*silent) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2} }
+func (*silent) SetDeadline(time.Time) error      { return nil }
+func (*silent) SetReadDeadline(time.Time) error  { return nil }
+func (*silent) SetWriteDeadline(time.Time) error { return nil }
+
+// noHTTP2 is a protocol that nobody speaks.
+type noHTTP2 struct{}
+
+func (noHTTP2) Serve(*Connection) {}
+func (noHTTP2) Drain()            {}
+
+// An answer without a date gets one, once.
+func TestDate(t *testing.T) {
+	g := start(t, nil)
+	for head, want := range map[string]string{"": "", "Date: Mon, 30 Nov 2026 10:00:00 GMT\r\n": "Mon, 30 Nov 2026 10:00:00 GMT"} {
+		up := serve(t, func(o *origin, c net.Conn, r *bufio.Reader) {
+			if _, err := o.head(r); err == nil {
+				io.WriteString(c, "HTTP/1.1 200 OK\r\n"+head+"Content-Length: 0\r\n\r\n")
+			}
+		})
+		g.put("routes/1", route("/a", up.addr, ""))
+		r, _ := g.get("/a")
+		if got := r.Header["Date"]; len(got) != 1 || want != "" && got[0] != want {
+			t.Errorf("%q: %v", head, got)
+		}
 	}
 }

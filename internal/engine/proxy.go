@@ -313,6 +313,7 @@ func (x *exchange) relay() {
 // An announced length stays where there is no body to count (HEAD, 304).
 func (x *exchange) dropFraming(r *wire.Response) {
 	keep := (x.request.Method == "HEAD" || r.Status == 304) && r.Status != 204
+	dated := false
 	fields := r.Header.Fields()
 	for i := range fields {
 		switch f := &fields[i]; f.Known {
@@ -320,7 +321,12 @@ func (x *exchange) dropFraming(r *wire.Response) {
 			f.Dropped = !keep
 		case wire.KnownServer:
 			f.Dropped = true
+		case wire.KnownDate:
+			dated = true
 		}
+	}
+	if !dated { // RFC 9110 §6.6.1
+		r.Header.AddValid("Date", x.engine.clock.Date())
 	}
 }
 

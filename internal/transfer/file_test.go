@@ -30,7 +30,7 @@ func TestStandalone(t *testing.T) {
 		"secrets: [{id: vault}]\n#END":                                        `secrets, item 1: "vault" cannot be the id of a secret`,
 		"- 1\n#END":                                                           "the document is of type array, not a table of sections like routes and services",
 		"{":                                                                   "Expected object key string but found T_END at character 2",
-		"routes: [\n#END":                                                     "yaml: line 2: did not find expected node content",
+		"routes: [\n#END":                                                     "yaml: line 3: did not find expected node content",
 	} {
 		s, err := File{Path: "test", Environ: []string{"ID=old", "ID=from-env"}}.parse([]byte(in))
 		got := ""

@@ -28,6 +28,9 @@ var errClosed = errors.New("closed")
 
 // fail says which operation failed where. The user and the password are in
 // neither the endpoint nor the texts of the client.
+// errGone is the end of a store that does not come back.
+var errGone = errors.New("the store has failed; restart the gateway when its cause is mended")
+
 func (s *Store) fail(op, key string, err error) error {
 	if err == nil {
 		return nil
@@ -47,6 +50,8 @@ func classify(err error) error {
 		return ErrFull
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), !ofStore && code == codes.ResourceExhausted:
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	case errors.Is(err, errGone):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errClosed),

@@ -27,6 +27,10 @@ import (
 // A Config says which store is used and how. The zero value of every field but
 // Endpoints is usable.
 type Config struct {
+	// Gone is closed when the store is lost for good; nil: it never is. Operations
+	// fail at once from then on.
+	Gone <-chan struct{}
+
 	Endpoints      []string      // URLs; Open needs at least one
 	Prefix         string        // parent of all keys; default "/apisix"
 	User, Password string        // both or neither

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -173,7 +174,27 @@ func (s *Store) do(ctx context.Context, op, key string, f func(context.Context, 
 	if err != nil {
 		return s.fail(op, s.path(key), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.patience())
 	defer cancel()
-	return s.fail(op, s.path(key), f(ctx, client))
+	// On a goroutine of its own: a store inside the process that fails for good
+	// ends the goroutine that called it, or never answers.
+	done := make(chan error, 1)
+	go func() { done <- f(ctx, client) }()
+	select {
+	case err = <-done:
+	case <-s.cfg.Gone:
+		err = errGone
+	}
+	return s.fail(op, s.path(key), err)
+}
+
+// unreachable is how long an operation waits for a store that is known to be
+// unreachable: it may just have come back.
+const unreachable = 2 * time.Second
+
+func (s *Store) patience() time.Duration {
+	if st := s.Status(); !st.Connected && st.LastError != "" {
+		return min(s.cfg.Timeout, unreachable)
+	}
+	return s.cfg.Timeout
 }

@@ -193,3 +193,25 @@ func TestAuth(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A store that is gone for good answers at once, whatever its client does.
+func TestGone(t *testing.T) {
+	gone := make(chan struct{})
+	s, err := Open(Config{Endpoints: []string{"http://127.0.0.1:1"}, Prefix: "/apisix", Gone: gone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	done := make(chan error)
+	go func() {
+		_, err := s.Put(t.Context(), "/routes/1", []byte("{}"), PutOptions{})
+		done <- err
+	}()
+	close(gone)
+	if err := <-done; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "failed") {
+		t.Error(err)
+	}
+	if st := s.Status(); st.Connected || st.LastError == "" {
+		t.Errorf("%+v", st)
+	}
+}

@@ -36,6 +36,11 @@ func (s *Store) Status() Status {
 	defer s.status.mu.Unlock()
 	out := s.status.s
 	out.Resyncs = maps.Clone(out.Resyncs)
+	select {
+	case <-s.cfg.Gone:
+		out.Connected, out.LastError = false, errGone.Error()
+	default:
+	}
 	return out
 }
 
