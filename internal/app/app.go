@@ -73,6 +73,7 @@ type Gateway struct {
 	streams     *l4.Engine // nil: streams are not proxied
 	streamLog   *accesslog.Log
 	data        []net.Listener
+	dataURLs    []string // of data, in the same order
 	admin       net.Listener
 	control     net.Listener
 	status      net.Listener

@@ -75,15 +75,11 @@ func (g *Gateway) sayReady() {
 		}
 	}
 	g.sayAdmin()
-	var at []string
-	for _, l := range g.data {
-		at = append(at, "http://"+l.Addr().String())
-	}
-	if len(at) > 0 {
-		g.say("proxy", "%s", strings.Join(at, " "))
+	if len(g.dataURLs) > 0 {
+		g.say("proxy", "%s", strings.Join(g.dataURLs, " "))
 	}
 	if len(g.streamAddrs) > 0 {
-		at = nil
+		var at []string
 		for _, a := range g.streamAddrs {
 			at = append(at, a.Network()+"://"+a.String())
 		}

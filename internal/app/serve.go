@@ -91,10 +91,11 @@ func (g *Gateway) openSocket(ctx context.Context, s config.Socket) error {
 		}
 	}
 	g.data = append(g.data, l)
-	serve := g.engine.Serve
+	scheme, serve := "http", g.engine.Serve
 	if s.TLS {
-		serve = g.engine.ServeTLS
+		scheme, serve = "https", g.engine.ServeTLS
 	}
+	g.dataURLs = append(g.dataURLs, scheme+"://"+l.Addr().String())
 	g.background.Go(func() {
 		if err := serve(l); err != nil {
 			g.fail(fmt.Errorf("http %s: %w", l.Addr(), err))

@@ -237,7 +237,11 @@ func (g *Gateway) load(ctx context.Context) error {
 			return err
 		case <-remind.C:
 			if !g.loading.Load() {
-				g.say("waiting", "for the configuration: %s", g.sourceStatus().LastError)
+				why := g.sourceStatus().LastError
+				if why == "" {
+					why = "no answer yet"
+				}
+				g.say("waiting", "for the configuration: %s", why)
 			}
 		}
 	}
