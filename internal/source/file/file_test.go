@@ -282,7 +282,7 @@ func TestBroken(t *testing.T) {
 	if got := strings.Count(b.log.String(), "left out"); got != lines {
 		t.Errorf("what was skipped before is logged again: %s", &b.log)
 	}
-	for _, conf := range []string{`{"v":-1}`, `{"v":1},"desc":7,"x":{}`} { // one does not compile, one is not even read
+	for _, conf := range []string{`{"v":-1}`, `{"v":1}},"desc":7,"labels":{"a":"b"`} { // one does not compile, one is not even read
 		b.load(`{"routes":[{"id":"conf","uri":"/conf","plugins":{"tag":` + conf + `}},{"id":"rest","uri":"/*",` + node + `}]}`)
 		if got := b.serves("/conf"); got != "conf" || b.faults()["routes/conf"] == nil {
 			t.Errorf("broken after it was good, /conf is served by %q, faults %v", got, b.faults())
