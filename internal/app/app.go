@@ -27,6 +27,7 @@ import (
 	"weir/internal/snapshot"
 	"weir/internal/source/etcd"
 	"weir/internal/source/file"
+	"weir/internal/source/saved"
 	"weir/internal/source/standalone"
 )
 
@@ -72,6 +73,8 @@ type Gateway struct {
 	engine      *engine.Engine
 	streams     *l4.Engine // nil: streams are not proxied
 	streamLog   *accesslog.Log
+	copy        *saved.Copy               // of an external store's configuration; nil: none
+	staleSince  atomic.Pointer[time.Time] // when the copy that is served was current; nil: it is not served
 	data        []net.Listener
 	dataURLs    []string // of data, in the same order
 	admin       net.Listener

@@ -210,6 +210,7 @@ func (g *Gateway) revision() control.Revision {
 		Applied: g.state.Current().Revision, Connected: st.Connected, LastError: st.LastError,
 		Compiled: work.Compiled, Deltas: work.Deltas, Resyncs: st.Resyncs,
 	}
+	r.StaleSince = g.staleSince.Load()
 	r.Store = max(st.StoreRevision, r.Applied)
 	r.Lag = r.Store - r.Applied
 	r.Objects, _ = g.objects()

@@ -201,6 +201,7 @@ func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
 
 // load follows the source and waits until the first whole state is applied.
 func (g *Gateway) load(ctx context.Context) error {
+	g.openCopy(ctx)
 	follow, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	first := true
@@ -208,10 +209,12 @@ func (g *Gateway) load(ctx context.Context) error {
 		defer close(ended)
 		err := g.source.Run(follow, func(d model.Delta) error {
 			g.state.Apply(d)
-			if first {
-				first = false
+			stale := g.staleSince.Load() != nil
+			g.keepCopy(d, first)
+			if first && !stale {
 				close(g.loaded)
 			}
+			first = false
 			return nil
 		})
 		if err != nil {
@@ -221,6 +224,9 @@ func (g *Gateway) load(ctx context.Context) error {
 	g.onStop(func(context.Context) error {
 		cancel()
 		<-ended
+		if g.copy != nil && g.staleSince.Load() == nil {
+			return g.copy.Close(g.state.Current().Revision)
+		}
 		return nil
 	})
 	const patience = 3 * time.Second

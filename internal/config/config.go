@@ -60,6 +60,10 @@ type Weir struct {
 	// AckTimeout bounds how long an Admin API write waits to be live (5 s).
 	AckTimeout time.Duration `conf:"ack_timeout"`
 
+	// StaleMaxAge is how old the saved copy of an external store's configuration
+	// may be to start from it while the store does not answer (24 h); 0: never.
+	StaleMaxAge time.Duration `conf:"stale_max_age"`
+
 	// AuditLog is the file, stdout or stderr that tells who wrote what through the
 	// Admin API; empty: nginx_config.error_log; "off": none.
 	AuditLog string `conf:"audit_log"`

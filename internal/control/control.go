@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
+	"time"
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
@@ -19,8 +20,12 @@ type Revision struct {
 	Store   int64 `json:"store"`   // highest revision the store has shown
 	Lag     int64 `json:"lag"`     // revisions between the two; 0: up to date
 
-	Connected bool   `json:"connected"` // to the store
-	LastError string `json:"last_error,omitempty"`
+	Connected bool `json:"connected"` // to the store
+
+	// StaleSince is set while the gateway serves a saved copy, because the store
+	// has not answered since the start: when that copy was known to be current.
+	StaleSince *time.Time `json:"stale_since,omitempty"`
+	LastError  string     `json:"last_error,omitempty"`
 
 	// Objects are those of the applied state, Compiled those compiled since the
 	// start, both by directory of their kind.

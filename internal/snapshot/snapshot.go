@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"slices"
 	"weir/internal/cert"
 	"weir/internal/cow"
 	"weir/internal/model"
@@ -166,6 +167,15 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 		}
 	}
 	return model.Object{}, false
+}
+
+// Whole is the delta from the empty state to this one.
+func (s *Snapshot) Whole() model.Delta {
+	d := model.Delta{Revision: s.Revision}
+	for k := range model.KindCount {
+		d.Put = slices.AppendSeq(d.Put, s.Objects(k))
+	}
+	return d
 }
 
 // Exists says whether the state holds the object.
