@@ -278,15 +278,15 @@ func TestFullDisk(t *testing.T) {
 // stuck is a disk that takes nothing until it is let go.
 type stuck struct {
 	entered, leave chan struct{}
+	once           sync.Once
 	got            bytes.Buffer
 }
 
 func (s *stuck) Write(p []byte) (int, error) {
-	select {
-	case s.entered <- struct{}{}:
+	s.once.Do(func() {
+		close(s.entered)
 		<-s.leave
-	default:
-	}
+	})
 	return s.got.Write(p)
 }
 
