@@ -43,11 +43,13 @@ gen-clean: ## fail if generated files are stale (and write them)
 
 unit: ## all tests in random order, fuzz seeds and exact allocations among them
 	@bash scripts/need.sh redis-server redis-server
+	@bash scripts/need.sh etcd etcd-server
 	$(GO) test -timeout 180s -shuffle=on ./...
 
 race: ## all tests under the race detector
 	@bash scripts/need.sh "$$($(GO) env CC)" gcc libc6-dev
 	@bash scripts/need.sh redis-server redis-server
+	@bash scripts/need.sh etcd etcd-server
 	CGO_ENABLED=1 $(GO) test -race -timeout 180s -shuffle=on ./...
 
 lint: vet ## staticcheck, as a Go module

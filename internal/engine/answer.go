@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -41,7 +42,7 @@ var titles = map[int]string{302: "Found", 401: "Authorization Required"}
 func makePages(codes ...int) map[int]*plugin.Reply {
 	m := map[int]*plugin.Reply{}
 	for _, code := range codes {
-		title := strconv.Itoa(code) + " " + or(titles[code], wire.Reason(code))
+		title := strconv.Itoa(code) + " " + cmp.Or(titles[code], wire.Reason(code))
 		body := fmt.Sprintf("<html>\r\n<head><title>%[1]s</title></head>\r\n<body>\r\n"+
 			"<center><h1>%[1]s</h1></center>\r\n<hr><center>Weir</center>\r\n</body>\r\n</html>\r\n", title)
 		m[code] = plugin.Text(code, body, [2]string{"Content-Type", htmlType})

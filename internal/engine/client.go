@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 
@@ -94,8 +95,8 @@ func cutLast(list string) (before, last string, more bool) {
 func (x *exchange) vouch() {
 	said := x.drop()
 	f := &x.ctx.Forwarded
-	f.Proto = or(said.Proto, x.ctx.Scheme)
-	f.Host = or(said.Host, x.request.Host)
+	f.Proto = cmp.Or(said.Proto, x.ctx.Scheme)
+	f.Host = cmp.Or(said.Host, x.request.Host)
 	if f.Port = said.Port; f.Port == "" {
 		f.Port = x.port()
 	}

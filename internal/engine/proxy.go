@@ -231,13 +231,6 @@ func (x *exchange) line(dst []byte, name, value string) []byte {
 	return append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 }
 
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // view is b as a string; b does not change before the request ends.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 

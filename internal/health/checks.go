@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -117,10 +118,10 @@ func Parse(raw []byte) (*Checks, error) {
 
 func (d *activeDoc) decode() Active {
 	a := Active{
-		Type: or(d.Type, "http"), Timeout: seconds(number(d.Timeout, 1)),
+		Type: cmp.Or(d.Type, "http"), Timeout: seconds(number(d.Timeout, 1)),
 		Concurrency: max(1, int(number(d.Concurrency, 10))),
 		Host:        d.Host, Port: int(d.Port),
-		Method: or(d.Method, "GET"), Path: or(d.Path, "/"), Body: d.Body,
+		Method: cmp.Or(d.Method, "GET"), Path: cmp.Or(d.Path, "/"), Body: d.Body,
 		Verify: d.Verify == nil || *d.Verify, Headers: d.Headers,
 		Healthy: d.Healthy.rule(Rule{Successes: 2}, []int{200, 302}),
 		Unhealthy: d.Unhealthy.rule(Rule{HTTP: 5, TCP: 2, Timeouts: 3},
@@ -158,13 +159,6 @@ func number(n *float64, other float64) float64 {
 		return other
 	}
 	return *n
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // seconds is n of them; what is longer than any wait is cut to fit.

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -99,7 +100,7 @@ func (t *Target) host(a *Active) string {
 	if t.Addr.Addr().Is6() {
 		ip = "[" + ip + "]"
 	}
-	return or(a.Host, or(t.Name, ip))
+	return cmp.Or(a.Host, t.Name, ip)
 }
 
 func hostOnly(host string) string {

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -159,7 +160,7 @@ func (t *Target) report() Node {
 	defer t.mu.Unlock()
 	ip := t.Addr.Addr().String()
 	return Node{
-		IP: ip, Port: int(t.Addr.Port()), Hostname: or(t.checker.checks.Load().Active.Host, ip),
+		IP: ip, Port: int(t.Addr.Port()), Hostname: cmp.Or(t.checker.checks.Load().Active.Host, ip),
 		Header: t.Name, Status: t.Status().String(), Counter: t.counter,
 	}
 }

@@ -2,6 +2,7 @@ package apisix
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -40,11 +41,11 @@ func (d *upstreamDoc) decode(id string) *model.Upstream {
 		Name:          d.Name,
 		Labels:        d.Labels,
 		Nodes:         d.Nodes,
-		Type:          orElse(d.Type, "roundrobin"),
-		HashOn:        orElse(d.HashOn, "vars"),
+		Type:          cmp.Or(d.Type, "roundrobin"),
+		HashOn:        cmp.Or(d.HashOn, "vars"),
 		Key:           d.Key,
-		Scheme:        orElse(d.Scheme, "http"),
-		PassHost:      orElse(d.PassHost, "pass"),
+		Scheme:        cmp.Or(d.Scheme, "http"),
+		PassHost:      cmp.Or(d.PassHost, "pass"),
 		Host:          d.Host,
 		RetryTimeout:  seconds(d.RetryTimeout),
 		DiscoveryType: d.DiscoveryType,
@@ -70,13 +71,6 @@ func (d *upstreamDoc) decode(id string) *model.Upstream {
 		}
 	}
 	return u
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 type timeoutDoc struct {

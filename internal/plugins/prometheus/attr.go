@@ -195,7 +195,7 @@ func Server(raw json.RawMessage, metrics *meter.Registry) (*Export, error) {
 	}
 	e := &Export{Addr: defaultAddr, URI: attr.URI}
 	if a := attr.Addr; a != nil {
-		e.Addr, e.Given = net.JoinHostPort(or(a.IP, defaultIP), strconv.Itoa(cmp.Or(a.Port, defaultPort))), true
+		e.Addr, e.Given = net.JoinHostPort(cmp.Or(a.IP, defaultIP), strconv.Itoa(cmp.Or(a.Port, defaultPort))), true
 	}
 	e.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != attr.URI {

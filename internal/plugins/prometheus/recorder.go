@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,9 +226,9 @@ func (k key) clone() key {
 func (v *view) resolve(k key) *set {
 	v.wake()
 	value := map[string]string{
-		"code": strconv.Itoa(k.code), "route": or(k.route, k.routeID), "route_id": or(k.route, k.routeID),
+		"code": strconv.Itoa(k.code), "route": cmp.Or(k.route, k.routeID), "route_id": cmp.Or(k.route, k.routeID),
 		"matched_uri": k.path, "matched_host": k.host,
-		"service": or(k.service, k.serviceID), "service_id": or(k.service, k.serviceID), "consumer": k.consumer, "node": k.node,
+		"service": cmp.Or(k.service, k.serviceID), "service_id": cmp.Or(k.service, k.serviceID), "consumer": k.consumer, "node": k.node,
 		"request_type": k.requestType, "request_llm_model": k.requestModel, "llm_model": k.model,
 		"response_source": k.source.String(),
 	}
@@ -304,13 +305,6 @@ func (o *owner) see(label string, k *key) {
 func (o *owner) Gone() bool {
 	gone := func(object string) bool { return object != "" && !o.exists(object) }
 	return gone(o.route) || gone(o.service) || gone(o.consumer)
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // text is b as a string, for as long as b is not written to.
