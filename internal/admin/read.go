@@ -156,9 +156,7 @@ func filter(list []node, r *request) []node {
 			return slices.ContainsFunc(uris, func(u *document.Value) bool { return u.Is(document.String) && search(u.Text) })
 		})
 	}
-	for _, member := range memberFilters(r) {
-		tests = append(tests, member)
-	}
+	tests = append(tests, memberFilters(r)...)
 	return slices.DeleteFunc(list, func(n node) bool {
 		return slices.ContainsFunc(tests, func(passes func(*document.Value) bool) bool { return !passes(n.value) })
 	})

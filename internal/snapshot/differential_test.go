@@ -14,10 +14,9 @@ import (
 // world is what the store holds: the current version of every object and, for
 // one whose current version does not compile, the last that did.
 type world struct {
-	rnd     *rand.Rand
-	now     map[model.Key]model.Object
-	good    map[model.Key]model.Object
-	created int64
+	rnd  *rand.Rand
+	now  map[model.Key]model.Object
+	good map[model.Key]model.Object
 }
 
 // version is a random document; ok says whether it compiles.

@@ -69,8 +69,6 @@ func New(cfg Config) *Server {
 	return s
 }
 
-type handshakeKey struct{}
-
 type clientKey struct{}
 
 // Serve implements engine.PacketProtocol.

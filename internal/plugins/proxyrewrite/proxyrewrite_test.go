@@ -9,8 +9,6 @@ import (
 	"weir/internal/plugin/plugintest"
 )
 
-type h = map[string]string
-
 func request(target string) *plugin.Ctx { return plugintest.NewCtx(target) }
 
 func compiled(tb testing.TB, conf string) plugin.Phases {
