@@ -108,7 +108,7 @@ func (f *fakeGateway) data(w http.ResponseWriter, r *http.Request) {
 func (f *fakeGateway) adminAPI(w http.ResponseWriter, r *http.Request) {
 	key := strings.TrimPrefix(r.URL.Path, "/apisix/admin/")
 	if r.Header.Get("X-API-KEY") == "" {
-		http.Error(w, `{"error_msg":"failed to check token"}`, 401)
+		http.Error(w, `{"error_msg":"failed to check token"}`, http.StatusUnauthorized)
 		return
 	}
 	if r.Method == http.MethodGet {
@@ -126,7 +126,7 @@ func (f *fakeGateway) adminAPI(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock()
 	switch {
 	case f.adminFails != nil && f.adminFails(n):
-		http.Error(w, `{"error_msg":"no quorum"}`, 503)
+		http.Error(w, `{"error_msg":"no quorum"}`, http.StatusServiceUnavailable)
 		return
 	case body == nil && !exists:
 		http.Error(w, `{"message":"Key not found"}`, 404)

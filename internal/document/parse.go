@@ -51,6 +51,7 @@ func (p *parser) expected(what string) error {
 		tokenString: "T_STRING", tokenNumber: "T_NUMBER", tokenBool: "T_BOOLEAN", tokenNull: "T_NULL", tokenEnd: "T_END",
 		tokenInvalid: p.fault,
 	}[p.token]
+	//lint:ignore ST1005 lua-cjson's words, which clients see
 	return fmt.Errorf("Expected %s but found %s at character %d", what, found, p.start+1)
 }
 
@@ -66,6 +67,7 @@ func (p *parser) value(depth int) (*Value, error) {
 		return &Value{Kind: Null}, nil
 	case '{', '[':
 		if depth == MaxDepth {
+			//lint:ignore ST1005 lua-cjson's words
 			return nil, fmt.Errorf("Found too many nested data structures (%d) at character %d", depth+1, p.start+1)
 		}
 		if p.token == '{' {

@@ -418,9 +418,9 @@ func BenchmarkTable(b *testing.B) {
 	}
 	t := NewTable[key, int]()
 	for i := range 10_000 {
-		t.Put(key{route: fmt.Sprint(i), node: "127.0.0.1", path: "/some/path/*", code: 200}, i)
+		t.Put(key{route: fmt.Sprint(i), service: "s", consumer: "c", host: "h", node: "127.0.0.1", path: "/some/path/*", code: 200}, i)
 	}
-	k := key{route: "1234", node: "127.0.0.1", path: "/some/path/*", code: 200}
+	k := key{route: "1234", service: "s", consumer: "c", host: "h", node: "127.0.0.1", path: "/some/path/*", code: 200}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok := t.Get(k); !ok {

@@ -74,7 +74,7 @@ func (client *Client) openSingle(c *Config) {
 	user, password := account(c.Username, c.Password)
 	client.rdb = redis.NewClient(&redis.Options{
 		Addr: net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), Username: user, Password: password, DB: c.Database,
-		TLSConfig: tlsConfig(c.TLS, c.Verify, c.Host), Protocol: 2, DisableIndentity: true, MaxRetries: once,
+		TLSConfig: tlsConfig(c.TLS, c.Verify, c.Host), Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: client.timeout, ReadTimeout: client.timeout, WriteTimeout: client.timeout, PoolTimeout: client.timeout,
 		ContextTimeoutEnabled: true, PoolSize: max(busiest, c.KeepalivePool),
 		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
@@ -86,7 +86,7 @@ func (client *Client) openCluster(c *Config) {
 	_, password := account("", c.Password)
 	client.rdb = redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: withPort(c.ClusterNodes), Password: password,
-		TLSConfig: tlsConfig(c.ClusterTLS, c.ClusterVerify, ""), Protocol: 2, DisableIndentity: true, MaxRetries: once,
+		TLSConfig: tlsConfig(c.ClusterTLS, c.ClusterVerify, ""), Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: client.timeout, ReadTimeout: client.timeout, WriteTimeout: client.timeout, PoolTimeout: client.timeout,
 		ContextTimeoutEnabled: true, PoolSize: max(busiest, c.KeepalivePool),
 		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
@@ -105,7 +105,7 @@ func (client *Client) openSentinel(c *Config, s *SentinelConfig) {
 		MasterName: s.MasterName, SentinelAddrs: addrs,
 		SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword, ReplicaOnly: s.Role == "slave",
 		Username: user, Password: password, DB: c.Database,
-		Protocol: 2, DisableIndentity: true, MaxRetries: once,
+		Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: connect, ReadTimeout: read, WriteTimeout: read, PoolTimeout: read,
 		ContextTimeoutEnabled: true, PoolSize: busiest, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
 	})

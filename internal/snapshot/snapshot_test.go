@@ -76,6 +76,7 @@ func TestMerge(t *testing.T) {
 	b.put("services/s", `{"hosts":["s.test"],"plugins":{"tag":{"v":0},"gate":{"v":0}},`+node+`}`,
 		"plugin_configs/p", `{"plugins":{"tag":{"v":1}}}`,
 		"routes/1", `{"uri":"/service","service_id":"s"}`,
+		"routes/1b", `{"uri":"/again","service_id":"s"}`,
 		"routes/2", `{"uri":"/config","service_id":"s","plugin_config_id":"p"}`,
 		"routes/3", `{"uri":"/route","service_id":"s","plugin_config_id":"p","plugins":{"tag":{"v":2}}}`,
 		"routes/4", `{"uri":"/off","service_id":"s","plugins":{"tag":{"v":2,"_meta":{"disable":true}}}}`,
@@ -94,7 +95,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: the service's host does not hold", path)
 		}
 	}
-	if match(b.Current(), "s.test", "/service").Plan != match(b.Current(), "s.test", "/service").Plan {
+	if match(b.Current(), "s.test", "/service").Plan != match(b.Current(), "s.test", "/again").Plan {
 		t.Error("a route that adds nothing has a plan of its own")
 	}
 	b.put("plugin_configs/p", `{"plugins":{"tag":{"v":7}}}`)

@@ -73,7 +73,8 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		m.xml = true
 	case "application/json", "text/plain", "text/html":
 	default:
-		return plugin.Phases{}, errors.New("unsupported content type!") //nolint:staticcheck // APISIX's words
+		//lint:ignore ST1005 APISIX's words, which the Admin API answers
+		return plugin.Phases{}, errors.New("unsupported content type!")
 	}
 	var err error
 	switch {

@@ -61,6 +61,7 @@ type connect struct {
 const mostPacket = 8 << 10
 
 var (
+	//lint:ignore ST1005 APISIX's words in the log
 	errType     = errors.New("Received unexpected MQTT packet type+flags")
 	errLength   = errors.New("the length of the MQTT packet is malformed")
 	errPacket   = errors.New("the MQTT CONNECT packet is malformed")

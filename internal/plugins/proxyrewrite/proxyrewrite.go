@@ -71,7 +71,8 @@ func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
 
 func compilePairs(list []string) ([]pair, error) {
 	if len(list)%2 != 0 {
-		return nil, errors.New("The length of regex_uri should be an even number") //nolint:staticcheck // APISIX's words
+		//lint:ignore ST1005 APISIX's words, which the Admin API answers
+		return nil, errors.New("The length of regex_uri should be an even number")
 	}
 	var pairs []pair
 	for i := 0; i < len(list); i += 2 {

@@ -59,7 +59,8 @@ var (
 
 func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if c.HTTPToHTTPS && c.AppendQuery {
-		return plugin.Phases{}, errors.New("only one of `http_to_https` and `append_query_string` can be configured.") //nolint:staticcheck // APISIX's words
+		//lint:ignore ST1005 APISIX's words, which the Admin API answers
+		return plugin.Phases{}, errors.New("only one of `http_to_https` and `append_query_string` can be configured.")
 	}
 	r := &redirector{Config: c, reply: &plugin.Reply{Status: c.RetCode}, ports: env.TLSPorts, log: env.Log.Error}
 	var attr struct {

@@ -67,7 +67,7 @@ func (s *Server) Addr() string { return fmt.Sprintf("%s:%d", s.Host, s.Port) }
 
 // Client connects to the server; the caller closes it.
 func (s *Server) Client(db int) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr(), DB: db, Protocol: 2, DisableIndentity: true})
+	return redis.NewClient(&redis.Options{Addr: s.Addr(), DB: db, Protocol: 2, DisableIdentity: true})
 }
 
 // Stop ends the server before the test ends.

@@ -3,6 +3,8 @@
 // package wire. A connection carries many requests at once.
 package h2
 
+//lint:file-ignore SA1019 net/http's ClientConn neither pings nor says that a request was not processed
+
 import (
 	"context"
 	"errors"

@@ -70,6 +70,7 @@ func (s *Stream) RoundTrip(q *Request, resp *wire.Response) error {
 			r.Body = &trailed{q.Body, q.Trailer, r.Trailer}
 		}
 	}
+	//lint:ignore SA1019 see conn.go
 	res, err := s.conn.t.RoundTrip(r)
 	if err != nil {
 		return err
