@@ -80,12 +80,13 @@ var floors = map[string][]string{
 
 	// 5: the data plane, the write side, the view from inside
 	"internal/engine": {
-		"internal/cert",
+		"internal/cert", "internal/listen",
 		"internal/wire", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot",
 		"internal/meter", "internal/accesslog", "internal/expr", "internal/router",
 	},
 	"internal/engine/l4": {
 		"internal/cert", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot", "internal/wire",
+		"internal/listen",
 		"internal/proxyproto",
 	},
 	"internal/engine/...": {"internal/engine", "internal/engine/...", "internal/wire", "internal/plugin"},

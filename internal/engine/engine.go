@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/listen"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
 	"weir/internal/wire"
@@ -129,29 +129,13 @@ func (e *Engine) ServePackets(pc net.PacketConn) error {
 func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	e.wg.Add(1)
 	defer e.wg.Done()
-	for pause := 5 * time.Millisecond; ; {
-		nc, err := l.Accept()
-		if err == nil {
-			pause = 5 * time.Millisecond
-			e.door.take()
-			e.wg.Go(func() {
-				defer e.door.give()
-				e.admitted(nc, serve)
-			})
-			continue
-		}
-		if e.draining.Load() || errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		var temporary interface{ Temporary() bool }
-		if !errors.As(err, &temporary) || !temporary.Temporary() {
-			return err
-		}
-		// Out of descriptors or memory: connections that end make room.
-		e.Log.Warn("cannot accept connections for the moment", "listener", l.Addr(), "err", err)
-		time.Sleep(pause)
-		pause = min(2*pause, time.Second)
-	}
+	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
+		e.door.take()
+		e.wg.Go(func() {
+			defer e.door.give()
+			e.admitted(nc, serve)
+		})
+	})
 }
 
 // Shutdown stops accepting, lets every request that has begun finish, and

@@ -5,7 +5,6 @@ package l4
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/listen"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
 	"weir/internal/wire"
@@ -91,26 +91,9 @@ func (e *Engine) Serve(l net.Listener, how Port) error {
 	}
 	defer e.wg.Done()
 	p := e.newPort(l.Addr().String())
-	const shortest = 5 * time.Millisecond
-	for pause := shortest; ; {
-		nc, err := l.Accept()
-		if err == nil {
-			pause = shortest
-			e.wg.Go(func() { e.serveTCP(nc, p, how) })
-			continue
-		}
-		if e.draining.Load() || errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		var temporary interface{ Temporary() bool }
-		if !errors.As(err, &temporary) || !temporary.Temporary() {
-			return err
-		}
-		// Out of descriptors or memory: sessions that end make room.
-		e.Log.Warn("cannot accept connections for the moment", "listener", l.Addr(), "err", err)
-		time.Sleep(pause)
-		pause = min(2*pause, time.Second)
-	}
+	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
+		e.wg.Go(func() { e.serveTCP(nc, p, how) })
+	})
 }
 
 // Shutdown stops accepting and returns when all sessions are over or, after
