@@ -37,7 +37,7 @@ gen: ## write generated files: plugin list, schemas, reference pages
 	$(GO) test ./internal/plugins -update
 
 gen-clean: ## fail if generated files are stale (and write them)
-	@sum() { cat internal/plugins/all.go $$(find internal/plugins/testdata docs -type f | LC_ALL=C sort) | cksum; }; \
+	@sum() { cat internal/plugins/all.go internal/policies/all.go $$(find internal/plugins/testdata docs -type f | LC_ALL=C sort) | cksum; }; \
 	before=$$(sum); $(MAKE) -s gen; after=$$(sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were stale; they are written now, commit them"; exit 1; fi
 

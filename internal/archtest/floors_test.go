@@ -50,6 +50,10 @@ var floors = map[string][]string{
 	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/logentry", "internal/meter", "internal/wire"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
+	"internal/threescale":        {"internal/plugin", "internal/model", "internal/schema", "internal/expr", "internal/meter", "internal/wire", "internal/document", "internal/threescale/...", "internal/dialect/apicast"},
+	"internal/threescale/...":    {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/meter"},
+	"internal/policies":          {"internal/plugin", "internal/policies/..."},
+	"internal/policies/...":      {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/meter", "internal/wire", "internal/document", "internal/model", "internal/threescale", "internal/threescale/...", "internal/dialect/apicast"},
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter"},
 
 	"internal/redisclient/redistest":   {},
@@ -75,14 +79,14 @@ var floors = map[string][]string{
 		"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring",
 		"internal/model", "internal/plugin",
 		"internal/expr", "internal/upstream", "internal/health", "internal/cert", "internal/dialect/...",
-		"internal/plan", "internal/router", "internal/accesslog",
+		"internal/plan", "internal/router", "internal/accesslog", "internal/threescale",
 	},
 
 	// 5: the data plane, the write side, the view from inside
 	"internal/engine": {
 		"internal/cert", "internal/listen",
 		"internal/wire", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot",
-		"internal/meter", "internal/accesslog", "internal/expr", "internal/router",
+		"internal/meter", "internal/accesslog", "internal/expr", "internal/router", "internal/threescale",
 	},
 	"internal/engine/l4": {
 		"internal/cert", "internal/plugin", "internal/plan", "internal/upstream", "internal/snapshot", "internal/wire",

@@ -23,6 +23,7 @@ const (
 	KindSecret
 	KindCostDecoration
 	KindPlugins
+	KindProduct // a 3scale service; see package dialect/apicast for its document
 	// KindCount is the number of kinds, for arrays indexed by Kind.
 	KindCount
 )
@@ -53,6 +54,7 @@ var kinds = [KindCount]struct{ dir, noun string }{
 	KindSecret:         {"secrets", "secret"},
 	KindCostDecoration: {"graphql_cost_decorations", "graphql cost decoration"},
 	KindPlugins:        {"plugins", "plugins"},
+	KindProduct:        {"products", "product"},
 }
 
 // A Key names one object. The ID of a credential is
@@ -86,7 +88,7 @@ type Use struct {
 // An Object is one stored document.
 type Object struct {
 	Key
-	Created  int64  // store revision that created the object; orders ties
+	Created  int64  // store revision that created the object; orders ties. Of products: the place in their document
 	Modified int64  // store revision of this version
 	Raw      []byte // the JSON document as it is stored; never changed
 

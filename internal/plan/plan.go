@@ -32,7 +32,7 @@ type Step struct {
 	set Set // of this plugin alone
 }
 
-// A RequestStep is a step of Rewrite, Access or BeforeProxy.
+// A RequestStep is a step of Rewrite, Access, Content or BeforeProxy.
 type RequestStep struct {
 	*Step
 	Run func(*plugin.Ctx) *plugin.Reply
@@ -53,7 +53,7 @@ type BodyStep struct {
 // A Plan is what a route does to a request. It is immutable; it may be shared
 // by routes and outlives them while a request holds it.
 type Plan struct {
-	Rewrite, Access, BeforeProxy []RequestStep
+	Rewrite, Access, Content, BeforeProxy []RequestStep
 	Header, Log                  []ResponseStep
 	Body, Encode                 []BodyStep
 
@@ -207,6 +207,7 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 	if meta.ErrorResponse != nil {
 		phases.Rewrite = answerWith(meta.ErrorResponse, phases.Rewrite)
 		phases.Access = answerWith(meta.ErrorResponse, phases.Access)
+		phases.Content = answerWith(meta.ErrorResponse, phases.Content)
 		phases.BeforeProxy = answerWith(meta.ErrorResponse, phases.BeforeProxy)
 	}
 	if filter != nil {
@@ -228,6 +229,7 @@ func (p *Plan) add(x part) {
 	p.close = append(p.close, x.Close)
 	p.Rewrite = addRequest(p.Rewrite, x.Step, x.Rewrite)
 	p.Access = addRequest(p.Access, x.Step, x.Access)
+	p.Content = addRequest(p.Content, x.Step, x.Content)
 	p.BeforeProxy = addRequest(p.BeforeProxy, x.Step, x.BeforeProxy)
 	p.Header = addResponse(p.Header, x.Step, x.Header)
 	p.Log = addResponse(p.Log, x.Step, x.Log)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/model"
 	"weir/internal/wire"
 )
 
@@ -41,6 +42,10 @@ type Ctx struct {
 
 	// Consumer is the authenticated caller, set by an authenticating plugin.
 	Consumer *Consumer
+
+	// Product is what is known of a request to a 3scale product, a
+	// *threescale.Request; nil for requests to routes.
+	Product any
 
 	// Claims are what an authenticating plugin knows of the caller beside the
 	// consumer, as a JSON object: a token's payload, a user's record. nil: nothing.
@@ -110,7 +115,10 @@ type Destination struct {
 	Host       string // Host header, whatever pass_host says
 	Scheme     string
 	UpstreamID string
-	Upstream   Upstream // made by Env.Upstream; wins over UpstreamID
+	Upstream   Upstream       // made by Env.Upstream; wins over UpstreamID
+	Timeout    *model.Timeout // its zero fields are the upstream's; nil: the route's
+	Retries    *int           // further tries after the first; nil: the upstream's
+	Websocket  bool           // an upgrade to WebSocket may pass, whatever the route says
 }
 
 // An Outcome is what became of a request.

@@ -25,6 +25,10 @@ type Phases struct {
 	// Access runs after every Rewrite, also after those of the consumer.
 	Access func(*Ctx) *Reply
 
+	// Content runs after every Access: the first Reply answers in place of the
+	// upstream. Only 3scale policies have it.
+	Content func(*Ctx) *Reply
+
 	// BeforeProxy runs when the upstream is chosen, before the first byte is
 	// sent, and again before each further try.
 	BeforeProxy func(*Ctx) *Reply
@@ -77,6 +81,10 @@ type Env struct {
 
 	// Owner is the object that carries the configuration: "routes/1".
 	Owner string
+
+	// Product is the 3scale product whose policy is compiled, a
+	// *threescale.Product; nil for APISIX's plugins.
+	Product any
 
 	// Raw is the plugin's configuration as given.
 	Raw json.RawMessage

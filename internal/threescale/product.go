@@ -1,0 +1,61 @@
+package threescale
+
+import (
+	"errors"
+	"fmt"
+
+	"weir/internal/model"
+	"weir/internal/plugin"
+)
+
+// A Product is a compiled 3scale product. It is immutable.
+type Product struct {
+	*model.Product
+
+	// Runtime is what all products of the process share.
+	Runtime *Runtime
+
+	Rules []*Rule
+
+	// Upstream is where requests go if no policy chooses; nil: nowhere (404).
+	Upstream *Upstream
+
+	// The answers of the product.
+	Failed, Missing, LimitsExceeded, NoMatch *plugin.Reply
+
+	// Broken says that a policy of the chain does not work and was left out; it is
+	// set before the first request.
+	Broken bool
+}
+
+// NewProduct compiles what a product has besides its chain.
+func NewProduct(m *model.Product, rt *Runtime) (*Product, error) {
+	p := &Product{Product: m, Runtime: rt}
+	p.Failed, p.Missing = refusal(m.Failed), refusal(m.Missing)
+	p.LimitsExceeded, p.NoMatch = refusal(m.LimitsExceeded), refusal(m.NoMatch)
+	p.NoMatch.Header = append(p.NoMatch.Header, [2]string{"x-3scale-matched-rules", ""})
+	var faults []error
+	for _, r := range m.Rules {
+		rule, err := NewRule(r)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		p.Rules = append(p.Rules, rule)
+	}
+	if m.Upstream != "" {
+		u, err := NewUpstream(m.Upstream)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("api_backend: %w", err))
+		}
+		p.Upstream = u
+	}
+	return p, errors.Join(faults...)
+}
+
+func refusal(r model.Refusal) *plugin.Reply {
+	return &plugin.Reply{Status: r.Status, Header: [][2]string{{"Content-Type", r.ContentType}}, Body: []byte(r.Message)}
+}
+
+// ProductOf is the product whose policy is being compiled.
+func ProductOf(env plugin.Env) *Product { return env.Product.(*Product) }

@@ -1,0 +1,57 @@
+package threescale
+
+import (
+	"log/slog"
+	"time"
+
+	"weir/internal/meter"
+)
+
+// Settings are what the environment variables of APIcast say for all products
+// (apicast.md §9).
+type Settings struct {
+	BackendOverride  string // BACKEND_ENDPOINT_OVERRIDE
+	Resilient        bool   // APICAST_BACKEND_CACHE_HANDLER=resilient
+	ReportingThreads int    // APICAST_REPORTING_THREADS
+	ResponseCodes    bool   // APICAST_RESPONSE_CODES
+	PathRouting      bool   // APICAST_PATH_ROUTING
+	PathRoutingOnly  bool   // APICAST_PATH_ROUTING_ONLY
+	VerifyTLS        bool   // OPENSSL_VERIFY
+	ExtendedMetrics  bool   // APICAST_EXTENDED_METRICS
+	RetryCases       string // APICAST_UPSTREAM_RETRY_CASES
+	UserAgent        string
+	Environment      string // THREESCALE_DEPLOYMENT_ENV
+
+	CacheStatusCodes []int         // APICAST_CACHE_STATUS_CODES
+	CacheMaxTime     time.Duration // APICAST_CACHE_MAX_TIME
+
+	RedisURL string // REDIS_URL, or of REDIS_HOST and REDIS_PORT
+
+	// The forward proxies of the environment; NoProxy are the hosts that are
+	// reached without.
+	HTTPProxy, HTTPSProxy, AllProxy, NoProxy string
+
+	// The gateway's own certificate for upstreams, as PEM.
+	Certificate, CertificateKey string
+}
+
+// A Runtime is what all products of a process share. Make it with NewRuntime.
+type Runtime struct {
+	Settings
+	Log   *slog.Logger
+	Meter *meter.Registry
+	Now   func() time.Time
+
+	// UnknownKey is told that a token of an issuer names a key that is not there:
+	// the issuer may have new ones. It does not block; nil: nobody wants to know.
+	UnknownKey func(issuer string)
+}
+
+// NewRuntime makes the runtime of a process; Close ends it.
+func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time.Time) *Runtime {
+	return &Runtime{Settings: s, Log: log, Meter: m, Now: now}
+}
+
+// Close sends what is waiting to be reported and ends what runs in the
+// background.
+func (rt *Runtime) Close() {}

@@ -1,0 +1,49 @@
+package threescale
+
+import "strings"
+
+// SetPath gives the request another path, decoded.
+func (r *Request) SetPath(path string) { r.Path, r.Rewritten = path, true }
+
+// SetQuery gives the request another query string, as it is sent.
+func (r *Request) SetQuery(query string) { r.Query, r.Rewritten = query, true }
+
+// EscapedPath is Path with what a path may not hold percent-encoded: what mapping
+// rules are compared with.
+func (r *Request) EscapedPath() string { return EscapePath(r.Path) }
+
+// EscapePath encodes what nginx's ngx.escape_uri would not leave in a path.
+func EscapePath(path string) string {
+	n := 0
+	for i := range len(path) {
+		if !inPath(path[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		return path
+	}
+	var b strings.Builder
+	b.Grow(len(path) + 2*n)
+	for i := range len(path) {
+		c := path[i]
+		if inPath(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+const hex = "0123456789ABCDEF"
+
+func inPath(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-._~!$&'()*+,;=:@/", c) >= 0
+}
