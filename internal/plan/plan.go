@@ -54,8 +54,8 @@ type BodyStep struct {
 // by routes and outlives them while a request holds it.
 type Plan struct {
 	Rewrite, Access, Content, BeforeProxy []RequestStep
-	Header, Log                  []ResponseStep
-	Body, Encode                 []BodyStep
+	Header, Log                           []ResponseStep
+	Body, Encode                          []BodyStep
 
 	steps []*Step
 	set   Set // of its plugins

@@ -9,7 +9,6 @@ import (
 	"go/format"
 	"log"
 	"os"
-	"path/filepath"
 )
 
 func main() {
