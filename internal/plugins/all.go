@@ -43,8 +43,10 @@ import (
 	"weir/internal/plugins/responserewrite"
 	"weir/internal/plugins/serverinfo"
 	"weir/internal/plugins/syslog"
+	"weir/internal/plugins/tcplogger"
 	"weir/internal/plugins/trafficsplit"
 	"weir/internal/plugins/uarestriction"
+	"weir/internal/plugins/udplogger"
 	"weir/internal/plugins/uriblocker"
 	"weir/internal/plugins/workflow"
 )
@@ -91,8 +93,10 @@ func All() []plugin.Spec {
 		responserewrite.Plugin,
 		serverinfo.Plugin,
 		syslog.Plugin,
+		tcplogger.Plugin,
 		trafficsplit.Plugin,
 		uarestriction.Plugin,
+		udplogger.Plugin,
 		uriblocker.Plugin,
 		workflow.Plugin,
 	}

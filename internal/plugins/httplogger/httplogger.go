@@ -118,7 +118,7 @@ const answerSize = 64 << 10
 func (r *receiver) send(ctx context.Context, entries [][]byte) (done int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	body := join(r.begin, entries, r.sep, r.end)
+	body := logentry.Join(r.begin, entries, r.sep, r.end)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -137,19 +137,4 @@ func (r *receiver) send(ctx context.Context, entries [][]byte) (done int, err er
 		return 0, fmt.Errorf("%s answered %d: %.200q", r.host, res.StatusCode, answer)
 	}
 	return 0, nil
-}
-
-func join(begin string, entries [][]byte, sep, end string) []byte {
-	size := len(begin) + len(end)
-	for _, e := range entries {
-		size += len(e) + len(sep)
-	}
-	b := append(make([]byte, 0, size), begin...)
-	for i, e := range entries {
-		if i > 0 {
-			b = append(b, sep...)
-		}
-		b = append(b, e...)
-	}
-	return append(b, end...)
 }

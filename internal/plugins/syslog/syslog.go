@@ -92,11 +92,9 @@ func open(to *Target, f logentry.Formats, bodies logentry.Bodies, b logentry.Bat
 
 // A server is the one that gets the entries of a configuration.
 type server struct {
-	network, addr string
-	tls           *tls.Config // nil: plain
-	timeout       time.Duration
-	now           func() time.Time
-	source        string // what stands between a message's time and its text
+	logentry.Socket
+	now    func() time.Time
+	source string // what stands between a message's time and its text
 }
 
 func newServer(t *Target, env plugin.Env) *server {
@@ -105,51 +103,37 @@ func newServer(t *Target, env plugin.Env) *server {
 		host = "-"
 	}
 	s := &server{
-		network: t.SockType, addr: net.JoinHostPort(t.Host, strconv.Itoa(t.Port)),
-		timeout: time.Duration(t.Timeout) * time.Millisecond, now: env.Now,
+		Socket: logentry.Socket{
+			Network: t.SockType, Addr: net.JoinHostPort(t.Host, strconv.Itoa(t.Port)),
+			Timeout: time.Duration(t.Timeout) * time.Millisecond,
+		},
+		now:    env.Now,
 		source: " " + host + " apisix " + strconv.Itoa(os.Getpid()) + " - - ",
 	}
 	if t.TLS && t.SockType == "tcp" {
-		s.tls = &tls.Config{ServerName: t.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+		s.TLS = &tls.Config{ServerName: t.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	}
 	return s
 }
 
 // send is a Sink's.
 func (s *server) send(ctx context.Context, entries [][]byte) (done int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	var c net.Conn
-	if s.tls != nil {
-		c, err = (&tls.Dialer{Config: s.tls}).DialContext(ctx, s.network, s.addr)
-	} else {
-		c, err = new(net.Dialer).DialContext(ctx, s.network, s.addr)
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	if by, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(by); err != nil {
-			return 0, err
-		}
-	}
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	if s.network == "udp" {
-		for i, e := range entries {
-			if _, err := c.Write(s.message(nil, e)); err != nil {
-				return i, err
+	return s.Send(ctx, func(c net.Conn) (int, error) {
+		if s.Network == "udp" {
+			for i, e := range entries {
+				if _, err := c.Write(s.message(nil, e)); err != nil {
+					return i, err
+				}
 			}
+			return len(entries), nil
 		}
-		return len(entries), nil
-	}
-	var all []byte
-	for _, e := range entries {
-		all = s.message(all, e)
-	}
-	_, err = c.Write(all)
-	return 0, err
+		var all []byte
+		for _, e := range entries {
+			all = s.message(all, e)
+		}
+		_, err := c.Write(all)
+		return 0, err
+	})
 }
 
 // priority is facility 5 (syslog) and severity 6 (informational), RFC 5424 §6.2.1.
