@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/cert"
 	"weir/internal/listen"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
@@ -45,6 +47,17 @@ type Config struct {
 	// Trusted says whose X-Forwarded-* and Forwarded are believed; nil: nobody's,
 	// and X-Forwarded-For is continued whoever sent it.
 	Trusted func(netip.Addr) bool
+
+	// Products serves 3scale products, in the manner of APIcast, and no routes.
+	Products bool
+
+	// WantHost is told of the host of a request to a product before it is looked
+	// up. It may wait, within a bound, until that is known; nil: all hosts are.
+	WantHost func(host string)
+
+	// Certificate chooses the certificate of a TLS connection; nil: the ssl objects
+	// have it.
+	Certificate func(*tls.ClientHelloInfo) (*cert.Certificate, error)
 
 	// HTTP2 speaks HTTP/2; nil: it is not spoken.
 	HTTP2 Protocol

@@ -85,6 +85,7 @@ type exchange struct {
 	calling    bool // RoundTrip was called; Finish must follow
 	answered   bool // a final head was sent
 	closeAfter bool // the connection ends after this exchange
+	quiet      bool // nothing is written to the access log
 	broken     bool // the answer was cut: the client must not take it for whole
 }
 
@@ -107,13 +108,14 @@ func (x *exchange) begin(now time.Time) {
 	x.buffered, x.whole, x.handed, x.bodyErr = nil, false, false, nil
 	x.filters = x.filters[:0]
 	x.run = plan.Run{}
-	x.calling, x.answered, x.broken = false, false, false
+	x.calling, x.answered, x.broken, x.quiet = false, false, false, false
 	x.closeAfter = x.request.Close
 }
 
 // handle answers the request. A panic in a plugin loses this request alone.
 func (x *exchange) handle() {
 	x.counted.n.Add(1)
+	x.wantHost()
 	snap := x.pin.Take()
 	defer x.end()
 	x.ctx.Index = snap
@@ -127,6 +129,9 @@ func (x *exchange) handle() {
 
 // decide finds the route and runs its plan; a Reply answers the request.
 func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
+	if x.engine.Products {
+		return x.decideProduct(snap)
+	}
 	if !x.readPath() || !x.admits() {
 		return pages[400]
 	}
@@ -199,13 +204,14 @@ func (x *exchange) end() {
 		x.call.Finish()
 	}
 	x.release()
+	x.leaveProduct()
 	x.pin.Drop()
 }
 
 // logPhase runs the Log phase and the access log.
 func (x *exchange) logPhase() {
 	x.runLog()
-	if x.engine.AccessLog != nil {
+	if x.engine.AccessLog != nil && !x.quiet {
 		x.writeAccess()
 	}
 }

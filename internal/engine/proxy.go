@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
@@ -20,7 +21,7 @@ func (x *exchange) proxy(snap *snapshot.Snapshot) {
 		return
 	}
 	x.up = up
-	x.websocket = x.route.Websocket || up.Websocket
+	x.websocket = x.route.Websocket || up.Websocket || x.ctx.To.Websocket
 	if err := x.prepare(up); err != nil {
 		x.cut(err)
 		return
@@ -63,7 +64,7 @@ func (x *exchange) failed(err error) {
 		x.fail(408, err)
 	case errors.As(err, &up):
 		x.closeAfter = x.closeAfter || up.Kind == upstream.Aborted || up.Kind == upstream.ClientBody
-		if len(x.call.Tries) > 0 && (x.engine.ShowUpstreamStatus || up.Status() >= 500) {
+		if len(x.call.Tries) > 0 && x.showsStatus(up.Status()) {
 			x.status = x.appendStatuses(x.status[:0])
 			x.ctx.SetReplyHeader("X-APISIX-Upstream-Status", view(x.status))
 		}
@@ -96,7 +97,7 @@ func (x *exchange) prepare(up *snapshot.Upstream) error {
 	if x.hash = up.Key; x.hash != nil {
 		c.HashKey = x.hashHook
 	}
-	c.Timeout = x.route.Timeout
+	c.Timeout, c.Retries = cmp.Or(to.Timeout, x.route.Timeout), to.Retries
 	x.lines = x.appendForwarded(x.lines[:0])
 	if x.upgrading = x.wantsUpgrade(); x.upgrading {
 		x.lines = append(x.lines, "Connection: upgrade\r\nUpgrade: websocket\r\n"...)
@@ -167,7 +168,7 @@ func (x *exchange) dropOwn() {
 			f.Dropped = true
 		case name >= wire.KnownXConsumerUsername:
 			f.Dropped = f.Dropped || x.ctx.Consumer != nil
-		case name == wire.KnownXRealIP, name == wire.KnownXForwardedFor:
+		case name == wire.KnownXRealIP, name == wire.KnownXForwardedFor && !x.engine.Products:
 			f.Dropped = true
 		}
 	}
@@ -189,6 +190,9 @@ func hopByHop(k wire.Known) bool {
 func (x *exchange) appendForwarded(dst []byte) []byte {
 	c := &x.ctx
 	dst = x.line(dst, "X-Real-IP", c.Client)
+	if x.engine.Products {
+		return dst
+	}
 	dst = append(dst, "X-Forwarded-For: "...)
 	dst = x.appendChain(dst)
 	dst = append(append(dst, c.Client...), "\r\n"...)
@@ -285,7 +289,7 @@ func (x *exchange) relay() {
 	x.ctx.Sent.Source = plugin.FromUpstream
 	dropResponseHop(r)
 	x.dropFraming(r)
-	if x.engine.ShowUpstreamStatus || r.Status >= 500 {
+	if x.showsStatus(r.Status) {
 		x.status = x.appendStatuses(x.status[:0])
 		r.Header.Set("X-APISIX-Upstream-Status", view(x.status))
 	}
@@ -321,6 +325,11 @@ func (x *exchange) dropFraming(r *wire.Response) {
 	if !dated { // RFC 9110 §6.6.1
 		r.Header.AddValid("Date", x.engine.clock.Date())
 	}
+}
+
+// showsStatus says that the client is told what the upstreams answered.
+func (x *exchange) showsStatus(status int) bool {
+	return x.engine.ShowUpstreamStatus || status >= 500 && !x.engine.Products
 }
 
 // appendStatuses prints the status of every try, as in $upstream_status.

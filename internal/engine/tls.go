@@ -53,7 +53,12 @@ type Handshake = secure
 func (e *Engine) NewHandshake() *Handshake { return &secure{engine: e} }
 
 // Choose finds the certificate for the name that the client asks for.
-func (s *secure) Choose(h *tls.ClientHelloInfo) (*cert.Certificate, error) {
+func (s *secure) Choose(h *tls.ClientHelloInfo) (c *cert.Certificate, err error) {
+	if choose := s.engine.Certificate; choose != nil {
+		s.sni = strings.ToLower(h.ServerName)
+		s.cert, err = choose(h)
+		return s.cert, err
+	}
 	if s.sni = strings.ToLower(h.ServerName); s.sni == "" {
 		s.sni = s.engine.FallbackSNI
 	}

@@ -50,6 +50,7 @@ func (f *filter) wrap(p plugin.Phases) plugin.Phases {
 		p.Rewrite = f.request(p.Rewrite)
 	}
 	p.Access = f.request(p.Access)
+	p.Content = f.request(p.Content)
 	p.BeforeProxy = f.request(p.BeforeProxy)
 	p.Header = f.response(p.Header)
 	p.Log = f.response(p.Log)

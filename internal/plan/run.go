@@ -53,6 +53,14 @@ func (r *Run) Access(c *plugin.Ctx) *plugin.Reply {
 	return run(r.Route.Access, c)
 }
 
+// Content runs the Content phase of the route's plan.
+func (r *Run) Content(c *plugin.Ctx) *plugin.Reply {
+	if r.Route == nil {
+		return nil
+	}
+	return run(r.Route.Content, c)
+}
+
 // Before runs the BeforeProxy phase.
 func (r *Run) Before(c *plugin.Ctx) *plugin.Reply {
 	if reply := r.global(beforeOf, c); reply != nil || r.Route == nil {

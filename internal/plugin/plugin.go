@@ -25,6 +25,9 @@ type Meta struct {
 	// guard cannot run answers 503 and is never open. True for every Type "auth".
 	Guard bool
 
+	// Before are the 3scale policies that this one should stand before in a chain.
+	Before []string
+
 	// PreferRoute says that the copy of a global rule is not run where the route
 	// has the plugin itself (APISIX: run_policy prefer_route).
 	PreferRoute bool

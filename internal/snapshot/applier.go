@@ -36,6 +36,10 @@ type Config struct {
 	// APISIX does with objects from etcd, unless it is a guard.
 	Strict bool
 
+	// Products are what 3scale products are compiled with; without a Runtime there
+	// are none.
+	Products Products
+
 	// TLSPorts are plugin.Env's.
 	TLSPorts []int
 
@@ -126,6 +130,7 @@ func New(cfg Config) *Applier {
 	a.empty, _ = plan.Compile(nil, nil, a.env)
 	a.all = a.specs
 	a.allStreams = newStreamSpecs(cfg.StreamPlugins)
+	a.policies = plan.NewSpecs(cfg.Products.Policies)
 	a.choose(cfg.Enabled, &a.compiler)
 	with := a.compiler
 	a.waiting.list = map[*waiter]struct{}{}
@@ -166,6 +171,9 @@ func (a *Applier) wipe() model.Delta {
 	for id := range s.streams.All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindStreamRoute, ID: id})
 	}
+	for id := range s.products.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindProduct, ID: id})
+	}
 	for id := range s.records[model.KindConsumer].All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})
 	}
@@ -183,11 +191,17 @@ func (a *Applier) Current() *Snapshot { return a.current.Load() }
 // Apply makes the state after d current. An object that does not compile keeps
 // its last good form and carries the reason as its fault; the rest of d is
 // applied.
-func (a *Applier) Apply(d model.Delta) {
+func (a *Applier) Apply(d model.Delta) { a.apply(d, false) }
+
+// apply makes the state after d current; same: at the revision it has.
+func (a *Applier) apply(d model.Delta, same bool) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	start := a.config.Now()
 	prev := a.Current()
+	if same {
+		d.Revision = prev.Revision
+	}
 	if len(d.Put) == 0 && len(d.Del) == 0 {
 		a.publish(prev, prev.at(d.Revision), nil)
 		return

@@ -24,6 +24,8 @@ type compiler struct {
 	enabled   Selection
 	endpoints map[string][]plugin.Endpoint // of the enabled ones
 
+	policies plan.Specs // of 3scale products
+
 	allStreams, streamSpecs plan.StreamSpecs // as all and specs, of stream routes
 }
 

@@ -28,6 +28,8 @@ type next struct {
 	records   [model.KindCount]*cow.Edit[recordEntry]
 	index     map[string]*cow.Edit[*record]
 	disputed  *cow.Edit[[]*record]
+	products  *cow.Edit[*productEntry]
+	hosts     *cow.Edit[host]
 	ssls      *cow.Edit[*sslEntry]
 	certs     *cert.Edit
 	faults    *cow.Edit[error]
@@ -52,6 +54,8 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		services:  prev.services.Edit(),
 		upstreams: prev.upstreams.Edit(),
 		disputed:  prev.disputed.Edit(),
+		products:  prev.products.Edit(),
+		hosts:     prev.hosts.Edit(),
 		ssls:      prev.ssls.Edit(),
 		certs:     prev.certs.Edit(),
 		faults:    prev.faults.Edit(),
@@ -79,6 +83,8 @@ func (n *next) end(revision int64) *Snapshot {
 	s.services = n.services.Map()
 	s.upstreams = n.upstreams.Map()
 	s.disputed = n.disputed.Map()
+	s.products = n.products.Map()
+	s.hosts = n.hosts.Map()
 	s.ssls = n.ssls.Map()
 	s.certs = n.certs.Set()
 	s.streams = n.streams.Map()
@@ -122,6 +128,8 @@ func (n *next) put(o model.Object) {
 	case model.KindConsumer, model.KindCredential:
 		n.putRecord(o)
 	case model.KindPlugins: // see putPlugins
+	case model.KindProduct:
+		n.putProduct(o)
 	default:
 		n.putDocument(o)
 	}
@@ -224,6 +232,8 @@ func (n *next) remove(k model.Key) {
 	case model.KindConsumer, model.KindCredential:
 		n.removeRecord(k)
 	case model.KindPlugins: // see putPlugins
+	case model.KindProduct:
+		n.removeProduct(k.ID)
 	default:
 		n.documents[k.Kind].Del(k.ID)
 	}

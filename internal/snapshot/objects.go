@@ -23,6 +23,8 @@ func (s *Snapshot) Objects(k model.Kind) iter.Seq[model.Object] {
 			each(s.records[k].All(), func(e recordEntry) model.Object {
 				return model.Object{Key: model.Key{Kind: k, ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.raw, Fault: e.fault}
 			}, yield)
+		case model.KindProduct:
+			each(s.products.All(), func(e *productEntry) model.Object { return e.Object }, yield)
 		default:
 			each(s.documents[k].All(), func(o *model.Object) model.Object { return *o }, yield)
 		}

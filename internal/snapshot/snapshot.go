@@ -12,6 +12,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/router"
+	"weir/internal/threescale"
 )
 
 // A Snapshot is the whole state of one revision. Nothing in it changes; any
@@ -31,6 +32,9 @@ type Snapshot struct {
 
 	ssls  cow.Map[*sslEntry]
 	certs cert.Set // of the ssl objects for servers
+
+	products cow.Map[*productEntry]
+	hosts    cow.Map[host] // of products
 
 	streams     cow.Map[*streamEntry]
 	streamTable streamTable
@@ -54,6 +58,9 @@ type Route struct {
 	Fault int
 
 	Plan *plan.Plan
+
+	// Product is set for a 3scale product, whose policies choose the upstream.
+	Product *threescale.Product
 
 	// Upstream is the inline upstream of the route or its service; UpstreamID
 	// names one that is looked up in the request's own snapshot, so that an
@@ -132,6 +139,8 @@ func (s *Snapshot) Count(k model.Kind) int {
 		return s.upstreams.Len()
 	case model.KindConsumer, model.KindCredential:
 		return s.records[k].Len()
+	case model.KindProduct:
+		return s.products.Len()
 	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		return s.sets[k].Len()
 	}
@@ -161,6 +170,10 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 		if r, ok := s.records[key.Kind].Get(key.ID); ok {
 			return model.Object{Key: key, Created: r.created, Modified: r.modified, Raw: r.raw}, true
 		}
+	case model.KindProduct:
+		if e, ok := s.products.Get(key.ID); ok {
+			return e.Object, true
+		}
 	default:
 		if o, ok := s.documents[key.Kind].Get(key.ID); ok {
 			return *o, true
@@ -169,10 +182,11 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 	return model.Object{}, false
 }
 
-// Whole is the delta from the empty state to this one.
+// Whole is the delta from the empty state to this one, products left out: they
+// have a source of their own.
 func (s *Snapshot) Whole() model.Delta {
 	d := model.Delta{Revision: s.Revision}
-	for k := range model.KindCount {
+	for k := range model.KindProduct {
 		d.Put = slices.AppendSeq(d.Put, s.Objects(k))
 	}
 	return d

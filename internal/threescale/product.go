@@ -26,11 +26,16 @@ type Product struct {
 	// Broken says that a policy of the chain does not work and was left out; it is
 	// set before the first request.
 	Broken bool
+
+	env plugin.Env
 }
 
+// Close ends what belongs to the product; no request uses it any more.
+func (p *Product) Close() {}
+
 // NewProduct compiles what a product has besides its chain.
-func NewProduct(m *model.Product, rt *Runtime) (*Product, error) {
-	p := &Product{Product: m, Runtime: rt}
+func NewProduct(m *model.Product, rt *Runtime, env plugin.Env) (*Product, error) {
+	p := &Product{Product: m, Runtime: rt, env: env}
 	p.Failed, p.Missing = refusal(m.Failed), refusal(m.Missing)
 	p.LimitsExceeded, p.NoMatch = refusal(m.LimitsExceeded), refusal(m.NoMatch)
 	p.NoMatch.Header = append(p.NoMatch.Header, [2]string{"x-3scale-matched-rules", ""})

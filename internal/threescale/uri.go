@@ -1,6 +1,9 @@
 package threescale
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // SetPath gives the request another path, decoded.
 func (r *Request) SetPath(path string) { r.Path, r.Rewritten = path, true }
@@ -11,6 +14,31 @@ func (r *Request) SetQuery(query string) { r.Query, r.Rewritten = query, true }
 // EscapedPath is Path with what a path may not hold percent-encoded: what mapping
 // rules are compared with.
 func (r *Request) EscapedPath() string { return EscapePath(r.Path) }
+
+// LastArgument is the decoded value of the last argument of that name in a query
+// string or a form; one without a value has an empty one.
+func LastArgument(query, name string) (value string, found bool) {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		key, v, _ := strings.Cut(pair, "=")
+		if unescape(key) == name && pair != "" {
+			value, found = v, true
+		}
+	}
+	return unescape(value), found
+}
+
+// unescape decodes percent-encoding and "+"; what is malformed stays.
+func unescape(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return s
+	}
+	if decoded, err := url.QueryUnescape(s); err == nil {
+		return decoded
+	}
+	return s
+}
 
 // EscapePath encodes what nginx's ngx.escape_uri would not leave in a path.
 func EscapePath(path string) string {

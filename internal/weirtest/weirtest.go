@@ -69,6 +69,7 @@ func (t *Trace) watch(p *plan.Plan) {
 	}
 	request("rewrite", p.Rewrite)
 	request("access", p.Access)
+	request("content", p.Content)
 	request("before_proxy", p.BeforeProxy)
 	response("header", p.Header)
 	body("body", p.Body)

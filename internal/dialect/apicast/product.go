@@ -305,3 +305,22 @@ func (t *table) UnmarshalJSON(b []byte) error {
 	}
 	return json.Unmarshal(b, (*map[string]json.RawMessage)(t))
 }
+
+// Hosts are the hosts of a product's document that Decode refuses, as far as they
+// can be read.
+func Hosts(raw []byte) (hosts []string) {
+	var doc struct {
+		Service struct {
+			Proxy struct {
+				Hosts []string `json:"hosts"`
+			} `json:"proxy"`
+		} `json:"service"`
+	}
+	if json.Unmarshal(raw, &doc) != nil {
+		return nil
+	}
+	for _, h := range doc.Service.Proxy.Hosts {
+		hosts = append(hosts, strings.ToLower(h))
+	}
+	return hosts
+}
