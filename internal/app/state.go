@@ -32,7 +32,7 @@ func (g *Gateway) openState(context.Context) error {
 	if g.ring, err = keyring.New(keys); err != nil {
 		return fmt.Errorf("apisix.data_encryption.keyring: %w", err)
 	}
-	g.documents = apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars, Proto: checkProto})
+	g.documents = apisix.New(apisix.Options{OpenKey: g.ring.OpenKey, Vars: checkVars, Proto: checkProto, Stapling: g.stapling})
 	env, err := g.upstreamEnv()
 	if err != nil {
 		return err
@@ -66,6 +66,9 @@ func (g *Gateway) openState(context.Context) error {
 	})
 	return nil
 }
+
+// stapling says that ssl objects may ask for OCSP answers.
+func (g *Gateway) stapling() bool { return g.state.Current().Enabled("ocsp-stapling", false) }
 
 // connections counts those of clients.
 func (g *Gateway) connections() plugin.Connections {

@@ -30,6 +30,7 @@ var floors = map[string][]string{
 	"internal/proxyproto": {},
 	"internal/secret":     {"internal/document"},
 	"internal/protofile":  {},
+	"internal/staple":     {},
 
 	// 1: the vocabulary, the contract
 	"internal/model":  {"internal/schema"},
@@ -42,7 +43,7 @@ var floors = map[string][]string{
 	"internal/upstream/...":      {"internal/wire"},
 	"internal/discovery":         {"internal/upstream", "internal/model", "internal/schema"},
 	"internal/discovery/...":     {"internal/discovery", "internal/discovery/consul", "internal/schema", "internal/model"},
-	"internal/cert":              {"internal/model", "internal/cow", "internal/expr"},
+	"internal/cert":              {"internal/model", "internal/cow", "internal/expr", "internal/staple"},
 	"internal/redisclient":       {"internal/plugin", "internal/schema"},
 	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
 	"internal/logentry":          {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/batch", "internal/meter"},
@@ -78,7 +79,7 @@ var floors = map[string][]string{
 	"internal/snapshot": {
 		"internal/wire", "internal/schema", "internal/cow", "internal/meter", "internal/limit", "internal/document", "internal/keyring",
 		"internal/model", "internal/plugin",
-		"internal/expr", "internal/upstream", "internal/health", "internal/cert", "internal/dialect/...",
+		"internal/expr", "internal/upstream", "internal/health", "internal/cert", "internal/staple", "internal/dialect/...",
 		"internal/plan", "internal/router", "internal/accesslog", "internal/threescale",
 	},
 

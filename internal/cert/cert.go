@@ -24,6 +24,7 @@ type Certificate struct {
 	// ClientCAs, if not nil, have to vouch for every client.
 	ClientCAs *x509.CertPool
 
+	pairs  []pair // in place of Config's own, if OCSP answers are stapled to them
 	depth  int
 	skip   []*expr.Pattern
 	stream func() *tls.Config

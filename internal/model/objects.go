@@ -136,6 +136,13 @@ type SSL struct {
 	SkipMTLSURIs []string
 	Protocols    []string // TLSv1.1, TLSv1.2, TLSv1.3; empty: the gateway's
 	Disabled     bool
+	Stapling     *Stapling // nil: no OCSP answers are sent along
+}
+
+// A Stapling says how answers of OCSP responders are treated.
+type Stapling struct {
+	SkipVerify bool          // answers are believed whoever signed them
+	TTL        time.Duration // that an answer is used before the responder is asked again
 }
 
 // A KeyPair is a certificate with its chain, and its private key, in PEM. The

@@ -31,6 +31,7 @@ import (
 	"weir/internal/plugins/mqttproxy"
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/nodestatus"
+	"weir/internal/plugins/ocspstapling"
 	"weir/internal/plugins/prometheus"
 	"weir/internal/plugins/proxymirror"
 	"weir/internal/plugins/proxyrewrite"
@@ -81,6 +82,7 @@ func All() []plugin.Spec {
 		mocking.Plugin,
 		multiauth.Plugin,
 		nodestatus.Plugin,
+		ocspstapling.Plugin,
 		prometheus.Plugin,
 		proxymirror.Plugin,
 		proxyrewrite.Plugin,

@@ -15,6 +15,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/router"
+	"weir/internal/staple"
 	"weir/internal/upstream"
 )
 
@@ -118,7 +119,7 @@ func New(cfg Config) *Applier {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Applier{
-		compiler: compiler{config: cfg, specs: plan.NewSpecs(cfg.Plugins), keeper: new(plugin.Keeper)},
+		compiler: compiler{config: cfg, specs: plan.NewSpecs(cfg.Plugins), keeper: new(plugin.Keeper), staples: staple.New(cfg.Log)},
 		cancel:   cancel,
 		users:    users{},
 		stop:     make(chan struct{}),
@@ -152,6 +153,7 @@ func (a *Applier) Close() {
 	close(a.stop)
 	a.closer.Wait()
 	a.cancel()
+	a.staples.Close()
 	a.keeper.Close()
 }
 
@@ -173,6 +175,9 @@ func (a *Applier) wipe() model.Delta {
 	}
 	for id := range s.products.All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindProduct, ID: id})
+	}
+	for id := range s.ssls.All() {
+		d.Del = append(d.Del, model.Key{Kind: model.KindSSL, ID: id})
 	}
 	for id := range s.records[model.KindConsumer].All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})

@@ -10,15 +10,17 @@ import (
 	"weir/internal/model"
 	"weir/internal/plan"
 	"weir/internal/plugin"
+	"weir/internal/staple"
 )
 
 // A compiler turns documents into what runs. It keeps nothing.
 type compiler struct {
-	config Config
-	specs  plan.Specs
-	keeper *plugin.Keeper
-	env    plan.Env
-	empty  *plan.Plan // of no plugins
+	config  Config
+	specs   plan.Specs
+	keeper  *plugin.Keeper
+	staples *staple.Stapler
+	env     plan.Env
+	empty   *plan.Plan // of no plugins
 
 	all       plan.Specs // of this build; specs are those that are enabled
 	enabled   Selection

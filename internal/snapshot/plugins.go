@@ -239,6 +239,9 @@ func (n *next) compileNaming(plugins []string) {
 			n.chooseRecord(model.Key{Kind: model.KindConsumer, ID: id}, e)
 		}
 	}
+	if slices.Contains(plugins, stapling) {
+		n.chooseSSLs()
+	}
 	for id, e := range n.s.routes.All() {
 		if names(e.Raw) || e.doc != nil && names(nil, e.doc.Plugins) || e.good != nil && names(nil, e.good.Plugins) {
 			n.touched[id] = struct{}{}

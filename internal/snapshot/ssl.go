@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"bytes"
 	"crypto/tls"
 
 	"weir/internal/cert"
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
+	"weir/internal/staple"
 )
 
 // An sslEntry is a stored ssl object; running is its last good form as the set
@@ -23,6 +25,9 @@ func (s *Snapshot) Certificate(name string) *cert.Certificate { return s.certs.F
 // AsksClients says whether any certificate asks clients for theirs.
 func (s *Snapshot) AsksClients() bool { return s.certs.AsksClients() }
 
+// stapling is the plugin that allows ssl objects to ask for OCSP answers.
+const stapling = "ocsp-stapling"
+
 func (n *next) putSSL(o model.Object) {
 	n.documents[o.Kind].Set(o.ID, &o)
 	old, had := n.ssls.Get(o.ID)
@@ -33,6 +38,11 @@ func (n *next) putSSL(o model.Object) {
 		}
 		e.running = old.running
 	}
+	n.replaceSSL(o, e)
+}
+
+// replaceSSL compiles o and makes e its entry, which has the last good form.
+func (n *next) replaceSSL(o model.Object, e *sslEntry) {
 	n.compiled[o.Kind].Add(1)
 	n.clearFault(o.Key)
 	c, err := (*cert.Certificate)(nil), o.Fault
@@ -42,14 +52,29 @@ func (n *next) putSSL(o model.Object) {
 	if err != nil {
 		n.fault(o.Key, err)
 	} else {
-		var before cert.Entry
-		if had {
-			before = old.running
-		}
+		before := e.running
 		e.running = cert.Entry{Certificate: c, Created: o.Created}
 		n.certs.Replace(before, e.running)
+		n.retireSSL(before)
 	}
 	n.ssls.Set(o.ID, e)
+}
+
+// retireSSL closes a certificate that no new handshake finds.
+func (n *next) retireSSL(old cert.Entry) {
+	if old.Certificate != nil {
+		n.retire(old.Close)
+	}
+}
+
+// chooseSSLs compiles the ssl objects again that ask for OCSP answers.
+func (n *next) chooseSSLs() {
+	for id, o := range n.s.documents[model.KindSSL].All() {
+		if e, ok := n.ssls.Get(id); ok && bytes.Contains(o.Raw, []byte(`"ocsp_stapling"`)) {
+			again := *e
+			n.replaceSSL(*o, &again)
+		}
+	}
 }
 
 // compileSSL compiles a server's certificate; nil for what is none or disabled.
@@ -66,7 +91,16 @@ func (x *compiler) compileSSL(o model.Object) (*cert.Certificate, error) {
 	if base == nil {
 		base = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	return cert.Compile(m, base, x.openKey)
+	c, err := cert.Compile(m, base, x.openKey)
+	if err != nil {
+		return nil, err
+	}
+	if _, enabled := x.specs[stapling]; enabled && m.Stapling != nil {
+		if err := c.Staple(x.staples, staple.Options{SkipVerify: m.Stapling.SkipVerify, TTL: m.Stapling.TTL}); err != nil {
+			x.config.Log.Warn("handshakes carry no OCSP answer", "object", o.Key.String(), "err", err)
+		}
+	}
+	return c, nil
 }
 
 // openKey returns a private key in plain text.
@@ -89,6 +123,7 @@ func (n *next) removeSSL(id string) {
 	n.documents[model.KindSSL].Del(id)
 	if e, had := n.ssls.Get(id); had {
 		n.certs.Replace(e.running, cert.Entry{})
+		n.retireSSL(e.running)
 		n.ssls.Del(id)
 	}
 }

@@ -2,6 +2,7 @@ package apisix
 
 import (
 	"errors"
+	"time"
 
 	"weir/internal/model"
 )
@@ -22,7 +23,15 @@ type sslDoc struct {
 		Depth *integer `json:"depth"`
 		Skip  []string `json:"skip_mtls_uri_regex"`
 	} `json:"client"`
+	Stapling *struct {
+		Enabled    bool     `json:"enabled"`
+		SkipVerify bool     `json:"skip_verify"`
+		TTL        *integer `json:"cache_ttl"`
+	} `json:"ocsp_stapling"`
 }
+
+// stapleTTL is the default of ocsp_stapling.cache_ttl.
+const stapleTTL = time.Hour
 
 // SSL reads an ssl object. Keys are as they are stored.
 func SSL(id string, raw []byte) (*model.SSL, error) {
@@ -45,6 +54,12 @@ func SSL(id string, raw []byte) (*model.SSL, error) {
 		s.ClientCA, s.SkipMTLSURIs, s.Depth = c.CA, c.Skip, 1
 		if c.Depth != nil {
 			s.Depth = int(*c.Depth)
+		}
+	}
+	if o := d.Stapling; o != nil && o.Enabled {
+		s.Stapling = &model.Stapling{SkipVerify: o.SkipVerify, TTL: stapleTTL}
+		if o.TTL != nil {
+			s.Stapling.TTL = time.Duration(*o.TTL) * time.Second
 		}
 	}
 	return s, nil

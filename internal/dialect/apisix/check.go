@@ -25,6 +25,10 @@ type Options struct {
 	// OpenKey returns a private key that is stored encrypted in plain text. nil:
 	// encrypted keys are not looked at.
 	OpenKey func(stored string) (pem string, ok bool)
+
+	// Stapling reports whether the plugin ocsp-stapling is enabled, which gives ssl
+	// objects one more member. nil: it may be.
+	Stapling func() bool
 }
 
 // A Checker checks documents as APISIX's Admin API does before it stores them.
@@ -35,11 +39,13 @@ type Checker struct {
 	secrets map[string]*schema.Schema // by manager
 	hashKey map[string]*schema.Schema // by hash_on; consumer has none
 	named   map[string]string
+	stapled *schema.Schema // of ssl objects, with the plugin ocsp-stapling
 }
 
 // New makes a Checker.
 func New(opt Options) *Checker {
 	c := &Checker{opt: opt, named: map[string]string{}, secrets: map[string]*schema.Schema{}, hashKey: map[string]*schema.Schema{}}
+	c.stapled = schema.Parse("ssl", []byte(schemaSSLStapling))
 	for kind, doc := range map[model.Kind]string{
 		model.KindRoute:          schemaRoute,
 		model.KindService:        schemaService,
@@ -81,13 +87,26 @@ func New(opt Options) *Checker {
 // instance "route".
 func (c *Checker) Schema(name string) (json.RawMessage, bool) {
 	doc, ok := c.named[name]
+	if name == "ssl" && c.staples() {
+		doc = schemaSSLStapling
+	}
 	return json.RawMessage(doc), ok
+}
+
+func (c *Checker) staples() bool { return c.opt.Stapling == nil || c.opt.Stapling() }
+
+// schemaOf is the schema of a kind of objects; nil: it has none.
+func (c *Checker) schemaOf(kind model.Kind) *schema.Schema {
+	if kind == model.KindSSL && c.staples() {
+		return c.stapled
+	}
+	return c.kinds[kind]
 }
 
 // CheckSchema checks a document by its JSON Schema alone. Kinds without one
 // (plugin metadata, secrets) pass.
 func (c *Checker) CheckSchema(kind model.Kind, raw []byte) error {
-	if s := c.kinds[kind]; s != nil {
+	if s := c.schemaOf(kind); s != nil {
 		return s.Check(raw)
 	}
 	_, err := document.Parse(raw)
@@ -98,7 +117,7 @@ func (c *Checker) CheckSchema(kind model.Kind, raw []byte) error {
 // and the nodes of upstreams as a list. One that does not satisfy its schema comes
 // as it is.
 func (c *Checker) Fill(kind model.Kind, raw []byte) *document.Value {
-	if s := c.kinds[kind]; s != nil {
+	if s := c.schemaOf(kind); s != nil {
 		if filled, err := s.Fill(raw); err == nil {
 			raw = filled
 		}

@@ -187,7 +187,18 @@ const schemaGlobalRule = `{"type":"object","properties":{"id":` + defID + `,` + 
 	"required":["id","plugins"],
 	"additionalProperties":false}`
 
-const schemaSSL = `{"type":"object","properties":{
+const (
+	schemaSSL = `{"type":"object","properties":{` + sslMembers + `},` + sslRules
+
+	// schemaSSLStapling is schemaSSL while the plugin ocsp-stapling is enabled.
+	schemaSSLStapling = `{"type":"object","properties":{` + sslMembers + `,
+		"ocsp_stapling":{"type":"object","properties":{
+			"enabled":{"type":"boolean","default":false},
+			"skip_verify":{"type":"boolean","default":false},
+			"cache_ttl":{"type":"integer","minimum":60,"default":3600}}}},` + sslRules
+)
+
+const sslMembers = `
 	"id":` + defID + `,"desc":` + defDesc + `,"labels":` + defLabels + `,` + times + `,
 	"type":{"type":"string","default":"server","enum":["server","client"]},
 	"cert":` + defCert + `,
@@ -201,7 +212,9 @@ const schemaSSL = `{"type":"object","properties":{
 		"depth":{"type":"integer","minimum":0,"default":1},
 		"skip_mtls_uri_regex":{"type":"array","minItems":1,"uniqueItems":true,"items":{"type":"string"}}}},
 	"status":` + defSwitch + `,
-	"ssl_protocols":{"type":"array","maxItems":3,"uniqueItems":true,"items":{"enum":["TLSv1.1","TLSv1.2","TLSv1.3"]}}},
+	"ssl_protocols":{"type":"array","maxItems":3,"uniqueItems":true,"items":{"enum":["TLSv1.1","TLSv1.2","TLSv1.3"]}}`
+
+const sslRules = `
 	"if":{"properties":{"type":{"enum":["server"]}}},
 	"then":{"oneOf":[{"required":["sni","key","cert"]},{"required":["snis","key","cert"]}]},
 	"else":{"required":["key","cert"]},

@@ -10,8 +10,10 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/document"
 	"weir/internal/model"
@@ -103,6 +105,44 @@ func TestCheckKey(t *testing.T) {
 	for _, key := range []string{"", "---", pemOf(t, "PRIVATE KEY", []byte("x"), nil)} {
 		if checkKey(key) == nil {
 			t.Errorf("%.40s was taken", key)
+		}
+	}
+}
+
+// Only with the plugin ocsp-stapling may an ssl object have a member for it.
+func TestStaplingSchema(t *testing.T) {
+	const rest = `"sni":"a.test","cert":"$env://CERT","key":"$env://KEY"`
+	for _, tc := range []struct {
+		enabled        bool
+		stapling, want string
+	}{
+		{false, `{}`, "additional properties forbidden, found ocsp_stapling"},
+		{true, `{}`, ""},
+		{true, `{"enabled":true,"skip_verify":true,"cache_ttl":60}`, ""},
+		{true, `{"cache_ttl":59}`, "expected 59 to be at least 60"},
+		{true, `{"enabled":1}`, "wrong type: expected boolean, got number"},
+		{true, `true`, "wrong type: expected object, got boolean"},
+	} {
+		c := New(Options{Stapling: func() bool { return tc.enabled }})
+		err := c.Check(model.KindSSL, []byte(`{`+rest+`,"ocsp_stapling":`+tc.stapling+`}`))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v %s: %v", tc.enabled, tc.stapling, err)
+		}
+		if doc, _ := c.Schema("ssl"); strings.Contains(string(doc), "ocsp_stapling") != tc.enabled {
+			t.Errorf("the schema, enabled %v: %s", tc.enabled, doc)
+		}
+	}
+	filled := New(Options{}).Fill(model.KindSSL, []byte(`{`+rest+`,"ocsp_stapling":{"enabled":true}}`))
+	if got := filled.Get("ocsp_stapling").Get("cache_ttl"); got == nil || got.Text != "3600" {
+		t.Errorf("cache_ttl is %+v", got)
+	}
+	for text, want := range map[string]*model.Stapling{
+		``: nil, `,"ocsp_stapling":{}`: nil, `,"ocsp_stapling":{"enabled":true}`: {TTL: time.Hour},
+		`,"ocsp_stapling":{"enabled":true,"skip_verify":true,"cache_ttl":90}`: {SkipVerify: true, TTL: 90 * time.Second},
+	} {
+		m, err := SSL("1", []byte(`{`+rest+text+`}`))
+		if err != nil || !reflect.DeepEqual(m.Stapling, want) {
+			t.Errorf("%s: %+v, %v", text, m.Stapling, err)
 		}
 	}
 }
