@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
+	"weir/internal/plugin"
 	"weir/internal/snapshot"
 )
 
@@ -75,6 +76,7 @@ type Config struct {
 //	GET /v1/server_info                about the process
 //	PUT /v1/plugins/reload
 //	POST /v1/gc                        collects garbage
+//	/v1/plugin/...                     of plugins
 //
 // All but the first two are APISIX's (apisix-config.md section 4).
 func API(c Config) http.Handler {
@@ -100,10 +102,31 @@ func API(c Config) http.Handler {
 	for pattern, h := range c.More {
 		mux.Handle(pattern, h)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusNotFound, failure{"not found"})
-	})
+	mux.HandleFunc("/", c.ofPlugins)
 	return mux
+}
+
+// ofPlugins answers what a plugin has added, as long as it is enabled.
+func (c *Config) ofPlugins(w http.ResponseWriter, r *http.Request) {
+	if c.Snapshot != nil {
+		for _, spec := range c.Snapshot().Plugins() {
+			for _, own := range spec.Controls() {
+				if own.Method == r.Method && own.Path == r.URL.Path {
+					reply(w, own.Answer(r.URL.RawQuery))
+					return
+				}
+			}
+		}
+	}
+	answer(w, http.StatusNotFound, failure{"not found"})
+}
+
+func reply(w http.ResponseWriter, p *plugin.Reply) {
+	for _, h := range p.Header {
+		w.Header().Add(h[0], h[1])
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(p.Body) // an error means that the client is gone
 }
 
 type failure struct {

@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"weir/internal/plugin"
+	"weir/internal/snapshot"
 )
 
 func TestHandlers(t *testing.T) {
@@ -52,4 +55,18 @@ func check(t *testing.T, h http.Handler, method, path string, code int, body str
 	if w.Code != code || w.Body.String() != body {
 		t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 	}
+}
+
+// TestControlsOfPlugins: what a plugin adds is there while the plugin is enabled.
+func TestControlsOfPlugins(t *testing.T) {
+	told := func(query string) *plugin.Reply { return plugin.Text(201, "told "+query+"\n", [2]string{"X-A", "b"}) }
+	spec := plugin.Define(plugin.Meta{Name: "teller"}, func(*struct{}, plugin.Env) (plugin.Phases, error) { return plugin.Phases{}, nil },
+		plugin.Controls(plugin.Control{Method: "GET", Path: "/v1/plugin/teller", Answer: told}))
+	a := snapshot.New(snapshot.Config{Plugins: []plugin.Spec{spec}})
+	defer a.Close()
+	api := API(Config{Snapshot: a.Current})
+	check(t, api, "GET", "/v1/plugin/teller?a=b", 201, "told a=b")
+	check(t, api, "PUT", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
+	a.Enable(snapshot.Selection{Names: []string{}})
+	check(t, api, "GET", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
 }

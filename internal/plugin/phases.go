@@ -154,6 +154,12 @@ type Endpoint struct {
 	Serve   func(*Ctx) *Reply
 }
 
+// A Control is an API that a plugin adds to the Control API, for operators.
+type Control struct {
+	Method, Path string
+	Answer       func(query string) *Reply // of the request's URI
+}
+
 // A Reply answers a request in place of the upstream. It is immutable and,
 // where its text is known beforehand, made at compile time, so that refusing a
 // request does not allocate. Without a Body (nil), the answer to a redirect or an

@@ -42,6 +42,7 @@ type Spec struct {
 	credential *schema.Schema
 	metadata   *schema.Schema
 	endpoints  func(Env) []Endpoint
+	controls   []Control
 	reword     func(raw json.RawMessage, err error) error
 	group      func(raw json.RawMessage) string
 	compile    func(raw json.RawMessage, env Env) (Phases, error)
@@ -153,6 +154,14 @@ func (s Spec) Endpoints(env Env) []Endpoint {
 	}
 	return s.endpoints(env)
 }
+
+// Controls says that the plugin adds to the Control API.
+func Controls(list ...Control) Option {
+	return func(s *Spec) { s.controls = list }
+}
+
+// Controls are the plugin's part of the Control API.
+func (s Spec) Controls() []Control { return s.controls }
 
 // MetadataSchema describes the plugin's metadata; nil: it has none.
 func (s Spec) MetadataSchema() *schema.Schema { return s.metadata }

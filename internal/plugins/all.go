@@ -15,6 +15,7 @@ import (
 	"weir/internal/plugins/cors"
 	"weir/internal/plugins/csrf"
 	"weir/internal/plugins/echo"
+	"weir/internal/plugins/exampleplugin"
 	"weir/internal/plugins/faultinjection"
 	"weir/internal/plugins/filelogger"
 	"weir/internal/plugins/forwardauth"
@@ -67,6 +68,7 @@ func All() []plugin.Spec {
 		cors.Plugin,
 		csrf.Plugin,
 		echo.Plugin,
+		exampleplugin.Plugin,
 		faultinjection.Plugin,
 		filelogger.Plugin,
 		forwardauth.Plugin,
