@@ -173,11 +173,10 @@ func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
 func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 	service, ok := n.serviceOf(doc)
 	switch {
-	case doc.Disabled, !ok && service == nil:
-		return n.idle(doc, nil, 404)
-	case !ok, service != nil && service.closed:
-		// A service that never compiled may have been meant to guard its routes.
+	case service != nil && service.closed && !doc.Disabled:
 		return n.idle(doc, nil, 503)
+	case doc.Disabled, !ok:
+		return n.idle(doc, nil, 404)
 	}
 	confs, ok := n.merge(doc, service)
 	if !ok {

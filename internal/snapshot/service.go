@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"errors"
 	"slices"
 
 	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/plan"
+	"weir/internal/upstream"
 )
 
 // A serviceEntry is a stored service; service, plan and upstream are its last
@@ -16,7 +18,7 @@ type serviceEntry struct {
 	service  *model.Service
 	plan     *plan.Plan // of its plugins alone, for routes that add none
 	upstream *Upstream  // its inline upstream
-	closed   bool       // what it is meant to be now has a guard that its last good form lacks
+	closed   bool       // what it is meant to be now has a guard that its last good form lacks, or cannot be here
 }
 
 func (n *next) putService(o model.Object) {
@@ -43,13 +45,23 @@ func (n *next) replaceService(old *serviceEntry, o model.Object) {
 	}
 	if err != nil {
 		n.fault(o.Key, err)
-		e.closed = e.service != nil && n.exposes(o.Raw, e.service.Plugins)
+		e.closed = n.closesService(e, err)
 	} else if old != nil {
 		n.retireService(old)
 	}
 	n.users.move(o.Key, n.serviceReferences(old), n.serviceReferences(e))
 	n.services.Set(o.ID, e)
 	n.touch(o.Key)
+}
+
+// closesService says that the routes of a service that does not compile, because
+// of cause, answer 503. Without a guard, one that never did is as one that is not
+// there.
+func (n *next) closesService(e *serviceEntry, cause error) bool {
+	if e.service != nil {
+		return n.exposes(e.Raw, e.service.Plugins)
+	}
+	return errors.Is(cause, upstream.ErrUnsupported) || n.exposes(e.Raw, nil)
 }
 
 func (n *next) serviceAgain(old *serviceEntry) error {

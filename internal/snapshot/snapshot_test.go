@@ -112,6 +112,29 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestBrokenService: the routes of a service that never compiled answer 503 if it
+// may have been meant to guard them, else as if it were not there.
+func TestBrokenService(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		name, raw string
+		fault     int
+	}{
+		{"no guard", `{"plugins":{"tag":{"v":-1}},` + node + `}`, 404},
+		{"no plugin", `{"upstream":{"nodes":7}}`, 404},
+		{"guard", `{"plugins":{"tag":{"v":1},"gate":{"v":-1}},` + node + `}`, 503},
+		{"unknown plugin", `{"plugins":{"nobody":{}},` + node + `}`, 503},
+		{"script", `{"script":"return 1",` + node + `}`, 503},
+		{"unreadable", `{"plugins":`, 503},
+	} {
+		b.put("services/s", c.raw, "routes/1", `{"uri":"/1","service_id":"s"}`)
+		if r := match(b.Current(), "h", "/1"); r == nil || r.Fault != c.fault {
+			t.Errorf("%s: %+v, want %d", c.name, r, c.fault)
+		}
+		b.del("services/s")
+	}
+}
+
 func TestBrokenObjects(t *testing.T) {
 	b := newBench(t)
 	b.put("routes/1", `{"uri":"/1","plugins":{"tag":{"v":1}},`+node+`}`, "services/s", `{"plugins":{"tag":{"v":1}},`+node+`}`,
