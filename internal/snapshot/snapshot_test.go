@@ -125,7 +125,8 @@ func TestBrokenService(t *testing.T) {
 		{"guard", `{"plugins":{"tag":{"v":1},"gate":{"v":-1}},` + node + `}`, 503},
 		{"unknown plugin", `{"plugins":{"nobody":{}},` + node + `}`, 503},
 		{"script", `{"script":"return 1",` + node + `}`, 503},
-		{"unreadable", `{"plugins":`, 503},
+		{"unreadable plugins", `{"plugins":7,` + node + `}`, 503},
+		{"no document", `{"plugins":`, 404},
 	} {
 		b.put("services/s", c.raw, "routes/1", `{"uri":"/1","service_id":"s"}`)
 		if r := match(b.Current(), "h", "/1"); r == nil || r.Fault != c.fault {
