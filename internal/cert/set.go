@@ -25,7 +25,7 @@ type Set struct {
 // "*." and the name without its first label, else one for "*"; nil if there is
 // none. Case and a final dot do not matter.
 func (s *Set) Find(name string) *Certificate {
-	name = strings.TrimSuffix(lower(name), ".")
+	name = canonical(name)
 	if c := s.first(name); c != nil || name == "" {
 		return c
 	}
@@ -61,13 +61,13 @@ func (e *Edit) Replace(old, new Entry) {
 	if old.Certificate != nil {
 		e.count(old, -1)
 		for _, h := range old.Hosts {
-			e.remove(lower(h), old)
+			e.remove(canonical(h), old)
 		}
 	}
 	if new.Certificate != nil {
 		e.count(new, 1)
 		for _, h := range new.Hosts {
-			e.add(lower(h), new)
+			e.add(canonical(h), new)
 		}
 	}
 }
@@ -97,6 +97,9 @@ func (e *Edit) add(host string, new Entry) {
 
 // Set ends the change.
 func (e *Edit) Set() Set { return Set{byHost: e.hosts.Map(), asking: e.asking} }
+
+// canonical is a name without what does not matter: case and a final dot.
+func canonical(name string) string { return strings.TrimSuffix(lower(name), ".") }
 
 func lower(s string) string {
 	for i := range len(s) {

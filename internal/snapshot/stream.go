@@ -214,7 +214,7 @@ func newStreamRoute(doc *model.StreamRoute, created int64) *StreamRoute {
 	return &StreamRoute{
 		Route: plugin.Route{ID: doc.ID, Name: doc.Name, ServiceID: doc.ServiceID, Labels: doc.Labels},
 		match: streamMatch{
-			sni: doc.SNI, port: doc.ServerPort, remote: doc.RemoteAddr, server: doc.ServerAddr, created: created,
+			sni: serverName(doc.SNI), port: doc.ServerPort, remote: doc.RemoteAddr, server: doc.ServerAddr, created: created,
 		},
 	}
 }

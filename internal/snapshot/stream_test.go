@@ -81,12 +81,12 @@ func streamRun(s *Snapshot, sni string, port uint16) string {
 
 func TestStreamNames(t *testing.T) {
 	b := newStreamBench(t, new(live))
-	for id, sni := range map[string]string{"exact": "x.y.a.com", "near": "*.y.a.com", "far": "*.a.com", "all": "*"} {
+	for id, sni := range map[string]string{"exact": "x.Y.a.com.", "near": "*.y.a.com", "far": "*.a.com", "all": "*"} {
 		b.put("stream_routes/"+id, fmt.Sprintf(`{"sni":%q,%s}`, sni, node))
 	}
 	b.put("stream_routes/none", `{`+node+`}`)
 	for sni, want := range map[string]string{
-		"x.y.a.com": "exact", "X.Y.A.com": "exact", "z.y.a.com": "near", "1.2.y.a.com": "near", "y.a.com": "far", "a.com": "all", "b": "all", "": "none",
+		"x.y.a.com": "exact", "X.Y.A.com.": "exact", "z.y.a.com": "near", "1.2.y.a.com": "near", "y.a.com": "far", "a.com": "all", "b": "all", "": "none",
 	} {
 		if r := b.Current().MatchStream(session(sni, 1)); r == nil || r.ID != want {
 			t.Errorf("%s: %v, want %s", sni, r, want)

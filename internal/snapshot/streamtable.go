@@ -14,7 +14,7 @@ import (
 // A streamMatch is what a session must have to match, and the route's place
 // among those that match too.
 type streamMatch struct {
-	sni            string // as in model.StreamRoute
+	sni            string // as serverName has it
 	port           int    // 0: any
 	remote, server netip.Prefix
 	created        int64
@@ -37,6 +37,9 @@ type streamTable = cow.Map[[]*StreamRoute]
 type streamTableEdit struct{ *cow.Edit[[]*StreamRoute] }
 
 func (m *streamMatch) key() string { return streamKey(m.sni, m.port) }
+
+// serverName is a name without what does not matter: case and a final dot.
+func serverName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 func streamKey(sni string, port int) string { return sni + " " + strconv.Itoa(port) }
 
@@ -69,7 +72,7 @@ func (s *Snapshot) MatchStream(c *plugin.StreamCtx) *StreamRoute {
 		client = c.Peer.Addr()
 	}
 	server := c.Server
-	if name := strings.ToLower(c.SNI); name != "" {
+	if name := serverName(c.SNI); name != "" {
 		if r := s.stream(name, client, server); r != nil {
 			return r
 		}
