@@ -59,6 +59,10 @@ func ofConsumer(name string, of func(*plugin.Consumer) string) Var {
 // original is a header as the client sent it, whatever became of it.
 func original(name string) Var { return field(name, receivedHeader, received) }
 
+// Original is a request header as the client sent it, whatever became of it; name
+// is in any case, and "_" is "-".
+func Original(name string) Var { return original(canonical(name)) }
+
 // sentField is sent_http_NAME.
 func sentField(name string) Var {
 	name = canonical(name)

@@ -1,0 +1,161 @@
+package threescale
+
+import (
+	"fmt"
+
+	"weir/internal/plugin"
+	"weir/internal/threescale/liquid"
+)
+
+// A Text is a value of a configuration that may be a template. It is immutable.
+type Text struct {
+	plain    string
+	parts    []part
+	template *liquid.Template // nil: plain or parts
+	scope    func(*plugin.Ctx) liquid.Scope
+}
+
+// A part of a template that only shows values.
+type part struct {
+	text string
+	of   func(*plugin.Ctx) (string, bool) // nil: text
+}
+
+// The kinds of texts.
+const (
+	Plain  = "plain"
+	Liquid = "liquid"
+)
+
+// NewText compiles a text of a kind, plain where kind is empty. A template that
+// is wrong renders to nothing, as in APIcast; Text.Fault says so. The error is
+// for another kind.
+func NewText(value, kind string) (*Text, error) { return NewTextIn(nil, value, kind) }
+
+// NewTextIn is NewText with other names than those of ScopeOf; nil: with those.
+func NewTextIn(scope func(*plugin.Ctx) liquid.Scope, value, kind string) (*Text, error) {
+	switch kind {
+	case Plain, "":
+		return &Text{plain: value}, nil
+	case Liquid:
+	default:
+		return nil, fmt.Errorf("invalid type specified: %s", kind)
+	}
+	template, err := liquid.Parse(value)
+	if err != nil {
+		return &Text{}, nil //nolint:nilerr // APIcast goes on with an empty text
+	}
+	parts := template.Parts()
+	if len(parts) == 0 && parts != nil {
+		return &Text{}, nil
+	}
+	if len(parts) == 1 && parts[0].Path == nil {
+		return &Text{plain: parts[0].Text}, nil
+	}
+	t := &Text{template: template, scope: scope}
+	if parts != nil && scope == nil {
+		t.template, t.parts = nil, direct(parts)
+	}
+	if scope == nil {
+		t.scope = ScopeOf
+	}
+	return t, nil
+}
+
+// CheckText says what is wrong with a text that would render to nothing.
+func CheckText(value, kind string) error {
+	if kind != Liquid {
+		return nil
+	}
+	if _, err := liquid.Parse(value); err != nil {
+		return fmt.Errorf("invalid Liquid: %s: it will be evaluated to an empty string: %w", value, err)
+	}
+	return nil
+}
+
+// Constant returns the text of one that is the same for all requests.
+func (t *Text) Constant() (text string, ok bool) {
+	return t.plain, t.template == nil && t.parts == nil
+}
+
+// Value is the text for a request; it lives as long as that. What cannot be
+// rendered is empty.
+func (t *Text) Value(c *plugin.Ctx) string {
+	switch {
+	case t.template != nil:
+		s, err := t.template.Render(t.scope(c))
+		if err != nil {
+			return ""
+		}
+		return s
+	case t.parts == nil:
+		return t.plain
+	case len(t.parts) == 1:
+		s, _ := t.parts[0].of(c)
+		return s
+	}
+	dst := make([]byte, 0, 128)
+	for i := range t.parts {
+		p := &t.parts[i]
+		if p.of == nil {
+			dst = append(dst, p.text...)
+			continue
+		}
+		s, ok := p.of(c)
+		if !ok || len(dst)+len(s) > liquid.Limit {
+			return ""
+		}
+		dst = append(dst, s...)
+	}
+	return c.Keep(dst)
+}
+
+// direct compiles the parts of a template that only shows values of a request.
+func direct(parts []liquid.Part) []part {
+	list := make([]part, len(parts))
+	for i, p := range parts {
+		if p.Path == nil {
+			list[i].text = p.Text
+			continue
+		}
+		list[i].of = reader(p.Path)
+	}
+	return list
+}
+
+// reader compiles the way to a value; what it returns says false for what is no
+// text.
+func reader(path []string) func(*plugin.Ctx) (string, bool) {
+	name, members := path[0], path[1:]
+	if of := nginxValue(name); of != nil {
+		if len(members) > 0 {
+			return nothing
+		}
+		return some(of)
+	}
+	if name == "headers" && len(members) == 1 {
+		return some(variable("http_" + members[0]))
+	}
+	if name == "service" && len(members) == 1 && members[0] == "id" {
+		return func(c *plugin.Ctx) (string, bool) { return Of(c).Product.ID, true }
+	}
+	return func(c *plugin.Ctx) (string, bool) {
+		v := liquid.Walk(contextValue(c, name), members)
+		if s, ok := v.(string); ok {
+			return s, true
+		}
+		dst, ok := liquid.AppendText(nil, v)
+		return string(dst), ok
+	}
+}
+
+// nothing is a member of what has none.
+func nothing(*plugin.Ctx) (string, bool) { return "", true }
+
+// some takes what is absent for empty.
+func some(of func(*plugin.Ctx) (string, bool)) func(*plugin.Ctx) (string, bool) {
+	return func(c *plugin.Ctx) (string, bool) {
+		s, _ := of(c)
+		return s, true
+	}
+}
