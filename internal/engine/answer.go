@@ -137,6 +137,26 @@ func (x *exchange) resize(from int) {
 	}
 }
 
+// ended says that a filter needs nothing of the upstream's body.
+func (x *exchange) ended() bool {
+	for _, f := range x.filters {
+		if e, ok := f.(plugin.Ender); ok && e.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// watched says that a filter wants to see a body that the client does not get.
+func (x *exchange) watched() bool {
+	for _, f := range x.filters {
+		if w, ok := f.(plugin.Witness); ok && w.Watches() {
+			return true
+		}
+	}
+	return false
+}
+
 // closeFilters ends the filters, whether they have seen the end or not.
 func (x *exchange) closeFilters() {
 	for _, f := range x.filters {

@@ -141,15 +141,28 @@ func newConn(e *Engine, nc net.Conn, s *secure) *conn {
 		received: c.received,
 	})
 	c.ctx.Peer, c.ctx.Server = addrPort(nc.RemoteAddr()), addrPort(nc.LocalAddr())
+	c.ctx.Proxied = proxied(nc)
 	c.peer = c.ctx.Peer.Addr().String()
 	c.serverPort = strconv.Itoa(int(c.ctx.Server.Port()))
 	c.ctx.Scheme, c.secure = "http", s
 	if s != nil {
-		c.ctx.Scheme = "https"
+		c.ctx.Scheme, c.ctx.TLS = "https", &s.state
 	}
 	c.ctx.Pause = c.pause
 	c.in.Reset(reader{c}, e.Limits)
 	return c
+}
+
+// proxied is who a PROXY header says the client is; zero: nothing does.
+func proxied(nc net.Conn) netip.AddrPort {
+	if r, ok := nc.(*replayed); ok {
+		nc = r.Conn
+	}
+	if p, ok := plainConn(nc).(interface{ Proxied() netip.AddrPort }); ok {
+		who := p.Proxied()
+		return netip.AddrPortFrom(who.Addr().Unmap(), who.Port())
+	}
+	return netip.AddrPort{}
 }
 
 // addrPort is the address with IPv4 in its plain form.

@@ -19,6 +19,7 @@ type Connection struct {
 	end          func() // at once
 	secure       *secure
 	server, peer netip.AddrPort
+	proxied      netip.AddrPort
 
 	mu   sync.Mutex
 	all  []*Exchange // ever made
@@ -29,7 +30,7 @@ type Connection struct {
 func (e *Engine) serveHTTP2(nc net.Conn, s *secure) {
 	c := e.open(nc.RemoteAddr(), nc.LocalAddr(), s, func() { nc.Close() })
 	defer c.Release()
-	c.Conn = nc
+	c.Conn, c.proxied = nc, proxied(nc)
 	e.HTTP2.Serve(c)
 }
 
@@ -141,12 +142,12 @@ func (c *Connection) take() *Exchange {
 	}
 	x := &Exchange{gone: make(chan struct{}, 1)}
 	x.exchange.init(c.engine, nil, upload{})
-	x.ctx.Peer, x.ctx.Server = c.peer, c.server
+	x.ctx.Peer, x.ctx.Server, x.ctx.Proxied = c.peer, c.server, c.proxied
 	x.peer, x.serverPort = c.peer.Addr().String(), strconv.Itoa(int(c.server.Port()))
 	x.ctx.Pause = x.pause
 	x.secure, x.ctx.Scheme = c.secure, "http"
 	if c.secure != nil {
-		x.ctx.Scheme = "https"
+		x.ctx.Scheme, x.ctx.TLS = "https", &c.secure.state
 	}
 	c.all = append(c.all, x)
 	return x

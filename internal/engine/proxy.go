@@ -296,12 +296,14 @@ func (x *exchange) relay() {
 	first := x.call.Buffered()
 	last := r.Length == 0 || r.Length >= 0 && int64(len(first)) == r.Length
 	x.head(r)
-	last = last || bodiless(x.request.Method, r.Status)
-	err := x.stream.WriteHead(r, x.filter(first, last), last)
+	last = last || x.ended()
+	none := !last && bodiless(x.request.Method, r.Status)
+	watched := none && x.watched()
+	err := x.stream.WriteHead(r, x.filter(first, last || none && !watched), last || none)
 	x.call.Skip(len(first))
-	if err == nil && !last {
+	if err == nil && (!last && !none || watched) {
 		x.detach()
-		err = x.relayBody()
+		err = x.relayBody(none)
 	}
 	x.cut(err)
 }
@@ -347,8 +349,9 @@ func (x *exchange) appendStatuses(dst []byte) []byte {
 	return dst
 }
 
-// relayBody copies what is left of the body as it comes.
-func (x *exchange) relayBody() error {
+// relayBody copies what is left of the body as it comes; none: only to the
+// filters.
+func (x *exchange) relayBody(none bool) error {
 	b := wire.GetBuffer(relayBuffer)
 	defer b.Free()
 	for {
@@ -360,8 +363,10 @@ func (x *exchange) relayBody() error {
 		if t := x.call.Trailers(); last && t != nil {
 			x.trailer = t
 		}
-		if werr := x.stream.Write(x.filter(b.B[:n], last), last); werr != nil {
-			return werr
+		if p := x.filter(b.B[:n], last); !none {
+			if werr := x.stream.Write(p, last); werr != nil {
+				return werr
+			}
 		}
 		if last {
 			return nil

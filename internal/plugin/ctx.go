@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -58,6 +59,13 @@ type Ctx struct {
 	Peer   netip.AddrPort // the other end of the connection
 	Server netip.AddrPort // our end of it
 	Scheme string         // http or https
+
+	// TLS is the client's handshake; nil: the connection is plain.
+	TLS *tls.ConnectionState
+
+	// Proxied is who the PROXY header of the connection says the client is,
+	// believed or not; the zero AddrPort: there was none, or it does not say.
+	Proxied netip.AddrPort
 
 	// Client is the caller's address as text, without a port: the peer's, or the
 	// one that trusted proxies report. ClientPort is the port; 0: not reported.
@@ -421,6 +429,8 @@ func (c *Ctx) Reset() {
 		Peer:        c.Peer,
 		Server:      c.Server,
 		Scheme:      c.Scheme,
+		TLS:         c.TLS,
+		Proxied:     c.Proxied,
 		Client:      c.Client,
 		ClientPort:  c.ClientPort,
 		Pause:       c.Pause,

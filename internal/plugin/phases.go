@@ -73,6 +73,22 @@ type Sized interface {
 	Size(in int64) int64
 }
 
+// An Ender is a BodyFilter that may need nothing of a body: the upstream's is then
+// not read.
+type Ender interface {
+	BodyFilter
+	// Ended says that the next Write may be the last, whatever is left.
+	Ended() bool
+}
+
+// A Witness is a BodyFilter that wants to see an upstream's body even where the
+// client gets none of it (an answer to HEAD, 304).
+type Witness interface {
+	BodyFilter
+	// Watches says whether it wants to; it is asked once.
+	Watches() bool
+}
+
 // Env is what a compile function may use. There is no other way to reach the
 // outside.
 type Env struct {

@@ -128,6 +128,15 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return sender
 }
 
+// Proxied is who the header says the client is, whether that is believed or not;
+// the zero AddrPort: it does not say. It waits for the header.
+func (c *Conn) Proxied() netip.AddrPort {
+	if h, err := c.Header(); err == nil && h.Known() {
+		return h.Source
+	}
+	return netip.AddrPort{}
+}
+
 // SetReadDeadline implements net.Conn. While the header is awaited the deadline
 // is noted for later, unless it has passed: that makes a read end.
 func (c *Conn) SetReadDeadline(t time.Time) error {

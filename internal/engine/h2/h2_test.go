@@ -103,13 +103,15 @@ type gateway struct {
 	pools      *upstream.Pools
 }
 
-func start(t testing.TB) *gateway { return startWith(t, func(*engine.Config) {}) }
+func start(t testing.TB, more ...plugin.Spec) *gateway {
+	return startWith(t, func(*engine.Config) {}, more...)
+}
 
-func startWith(t testing.TB, change func(*engine.Config)) *gateway {
+func startWith(t testing.TB, change func(*engine.Config), more ...plugin.Spec) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
-		Plugins:  []plugin.Spec{keyauth.Plugin, faultinjection.Plugin, clientcontrol.Plugin},
+		Plugins:  append([]plugin.Spec{keyauth.Plugin, faultinjection.Plugin, clientcontrol.Plugin}, more...),
 		Upstream: upstream.Env{Pools: g.pools, Log: log},
 		TLS:      &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
 		Log:      log,
@@ -178,9 +180,11 @@ func (g *gateway) client(protocol int, c *tls.Config) *http.Client {
 	if c != nil {
 		addr = g.tls.Addr().String()
 	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
-	}
+	return g.dialing(protocol, c, func() (net.Conn, error) { return net.Dial("tcp", addr) })
+}
+
+// dialing is client over other connections.
+func (g *gateway) dialing(protocol int, c *tls.Config, dial func() (net.Conn, error)) *http.Client {
 	p := new(http.Protocols)
 	switch {
 	case protocol == 1:
@@ -190,7 +194,7 @@ func (g *gateway) client(protocol int, c *tls.Config) *http.Client {
 	default:
 		p.SetUnencryptedHTTP2(true)
 	}
-	tr := &http.Transport{DialContext: dial, TLSClientConfig: c, Protocols: p, ForceAttemptHTTP2: protocol == 2}
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }, TLSClientConfig: c, Protocols: p, ForceAttemptHTTP2: protocol == 2}
 	g.t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }
