@@ -5,6 +5,10 @@ package policies
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/policies/fapi"
+	"weir/internal/policies/ipcheck"
+	"weir/internal/policies/oauthmtls"
+	"weir/internal/policies/payloadlimits"
 	"weir/internal/policies/statuscodeoverwrite"
 )
 
@@ -13,6 +17,10 @@ import (
 // All returns every policy. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		fapi.Policy,
+		ipcheck.Policy,
+		oauthmtls.Policy,
+		payloadlimits.Policy,
 		statuscodeoverwrite.Policy,
 	}
 }
