@@ -77,11 +77,20 @@ type Upstream struct {
 	Timeout       Timeout
 	Keepalive     *Keepalive // nil: the gateway's default
 	TLS           json.RawMessage
+	CAs           string  // PEM, that certificates are verified with; empty: the gateway's
+	Tunnel        *Tunnel // nil: nodes are reached directly
 	Checks        json.RawMessage
 	DiscoveryType string
 	DiscoveryArgs json.RawMessage
 	ServiceName   string
 	Websocket     bool
+}
+
+// A Tunnel leads through the nodes of an upstream, forward proxies, to somewhere
+// else (RFC 9110 §9.3.6).
+type Tunnel struct {
+	To            string // host:port
+	Authorization string // Proxy-Authorization; empty: none
 }
 
 // A Node is one address of an upstream.

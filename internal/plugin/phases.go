@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/meter"
+	"weir/internal/model"
 )
 
 // Phases are the functions of one configured plugin. A nil phase costs
@@ -139,6 +140,9 @@ type Env struct {
 	// Upstream compiles an upstream document for Destination.Upstream. Whoever
 	// asked for it closes it.
 	Upstream func(raw json.RawMessage) (Upstream, error)
+
+	// Reach is Upstream for one that code has put together.
+	Reach func(m *model.Upstream) (Upstream, error)
 
 	// Endpoint finds the public API of a plugin of this build (Endpoints); nil:
 	// there is none.

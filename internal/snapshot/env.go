@@ -41,6 +41,7 @@ func (x *compiler) newEnv(ctx context.Context) plan.Env {
 			Rand:     rand.Float64,
 			Log:      x.config.Log,
 			Upstream: x.pluginUpstream,
+			Reach:    x.reach,
 			Version:  x.config.Version,
 			ID:       x.config.ID,
 			Meter:    x.config.Meter,
@@ -59,6 +60,11 @@ func (x *compiler) pluginUpstream(raw json.RawMessage) (plugin.Upstream, error) 
 	if err != nil {
 		return nil, err
 	}
+	return x.reach(m)
+}
+
+// reach compiles an upstream that a plugin has put together.
+func (x *compiler) reach(m *model.Upstream) (plugin.Upstream, error) {
 	u, err := x.newUpstream(m, "", 0)
 	if err != nil {
 		return nil, err

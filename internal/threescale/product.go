@@ -27,11 +27,18 @@ type Product struct {
 	// set before the first request.
 	Broken bool
 
-	env plugin.Env
+	env  plugin.Env
+	own  *way // to Upstream, if no policy says how
+	ways ways
 }
 
 // Close ends what belongs to the product; no request uses it any more.
-func (p *Product) Close() {}
+func (p *Product) Close() {
+	if p.own != nil {
+		p.own.upstream.Close()
+	}
+	p.ways.close()
+}
 
 // NewProduct compiles what a product has besides its chain.
 func NewProduct(m *model.Product, rt *Runtime, env plugin.Env) (*Product, error) {
@@ -53,7 +60,11 @@ func NewProduct(m *model.Product, rt *Runtime, env plugin.Env) (*Product, error)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("api_backend: %w", err))
 		}
-		p.Upstream = u
+		if p.Upstream = u; u != nil && len(faults) == 0 {
+			if p.own, err = p.newWay(u, Connect{}); err != nil {
+				return nil, fmt.Errorf("api_backend: %w", err)
+			}
+		}
 	}
 	return p, errors.Join(faults...)
 }

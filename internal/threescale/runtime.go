@@ -45,11 +45,18 @@ type Runtime struct {
 	// UnknownKey is told that a token of an issuer names a key that is not there:
 	// the issuer may have new ones. It does not block; nil: nobody wants to know.
 	UnknownKey func(issuer string)
+
+	proxies *Proxies // of the environment
 }
 
 // NewRuntime makes the runtime of a process; Close ends it.
 func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time.Time) *Runtime {
-	return &Runtime{Settings: s, Log: log, Meter: m, Now: now}
+	rt := &Runtime{Settings: s, Log: log, Meter: m, Now: now}
+	var err error
+	if rt.proxies, err = NewProxies(s.HTTPProxy, s.HTTPSProxy, s.AllProxy); err != nil {
+		log.Warn("a forward proxy of the environment cannot be used", "err", err)
+	}
+	return rt
 }
 
 // Close sends what is waiting to be reported and ends what runs in the

@@ -13,7 +13,12 @@ type Upstream struct {
 	Host   string // name or address, IPv6 without brackets
 	Port   int
 	Path   string // before the request's; without a slash at its end, perhaps empty
+	Root   string // the path of a request for "/"; empty: that
 	Query  string // replaces the request's; empty: it does not
+
+	// Websocket says that the URL is one of ws or wss, which no forward proxy of
+	// the environment is for.
+	Websocket bool
 
 	// Header is the Host header: with the port, if that is not the scheme's.
 	Header string
@@ -25,7 +30,9 @@ func NewUpstream(raw string) (*Upstream, error) {
 	if err != nil {
 		return nil, errURL(raw)
 	}
-	up := &Upstream{Scheme: u.Scheme, Host: u.Hostname(), Path: strings.TrimRight(u.EscapedPath(), "/"), Query: u.RawQuery}
+	up := &Upstream{Scheme: u.Scheme, Host: u.Hostname(), Root: u.EscapedPath(), Query: u.RawQuery}
+	up.Path = strings.TrimRight(up.Root, "/")
+	up.Websocket = u.Scheme == "ws" || u.Scheme == "wss"
 	standard := 80
 	switch u.Scheme {
 	case "http", "ws":
@@ -66,11 +73,8 @@ func errURL(raw string) error {
 // is the process's way. It is comparable: requests with equal ones share
 // connections.
 type Connect struct {
-	// Proxy is a forward proxy's URL for the upstream's scheme; empty: the
-	// environment's. Absolute sends requests to https upstreams to it as they are,
-	// instead of a tunnel (camel).
-	Proxy    string
-	Absolute bool
+	// Proxies are forward proxies in place of the environment's; nil: those.
+	Proxies *Proxies
 
 	// TLS is the client's side of TLS; nil: the process's.
 	TLS *ClientTLS

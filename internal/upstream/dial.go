@@ -55,7 +55,7 @@ func (c *Call) connecting(cancel context.CancelFunc) {
 
 // identify says what the connection must be for the request.
 func (c *Call) identify(n *node) error {
-	c.id, c.cert = ident{http2: multiplexed(c.scheme)}, nil
+	c.id, c.cert = ident{http2: multiplexed(c.scheme), tunnel: c.up.through()}, nil
 	if c.isTLS() == 0 {
 		return nil
 	}
@@ -64,6 +64,7 @@ func (c *Call) identify(n *node) error {
 		return &Error{Kind: NoCertificate, Addr: c.Node, Err: err}
 	}
 	c.id.tls, c.id.verify, c.id.sni = true, c.up.tls.verify, hostOnly(c.authority(n))
+	c.id.roots = c.up.tls.rootsID
 	if cert != nil {
 		c.cert, c.id.cert = cert, cert.fingerprint
 	}
@@ -143,15 +144,15 @@ func (e *endpoint) dial(ctx context.Context, c *Call, kept bool) (*conn, error) 
 	if c.id.http2 {
 		return e.dialShared(ctx, c, kept)
 	}
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", e.addr)
+	nc, err := c.open(ctx, e.addr)
 	if err != nil {
 		return nil, err
 	}
-	conn := newConn(nc.(*net.TCPConn), e.pool, c.up.env.Now)
+	conn := newConn(nc, e.pool, c.up.env.Now)
+	conn.ident = c.id
 	if !c.id.tls {
 		return conn, nil
 	}
-	conn.ident = c.id
 	conn.ident.sni = strings.Clone(c.id.sni) // the request's memory does not last
 	if err := conn.secure(ctx, c.up.tls.config(&c.up.env, &conn.ident, e.addr, c.cert)); err != nil {
 		conn.close()
@@ -169,6 +170,9 @@ func (c *Call) dialFault(err, ended error) *Error {
 		e.Kind = NoNodes
 	case ended != nil, timedOut(err):
 		e.Kind = Timeout
+	}
+	if c.up.tunnel != nil && (e.Kind == Dial || e.Kind == Timeout) {
+		e.Kind = Proxy
 	}
 	return e
 }

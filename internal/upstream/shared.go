@@ -247,10 +247,11 @@ func (e *endpoint) dialShared(ctx context.Context, c *Call, kept bool) (*conn, e
 
 // connectShared makes a connection. ctx bounds all of it.
 func (e *endpoint) connectShared(ctx context.Context, c *Call, id *ident) (*h2.Conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", e.addr)
+	tcp, err := c.open(ctx, e.addr)
 	if err != nil {
 		return nil, err
 	}
+	nc := net.Conn(tcp)
 	if id.tls {
 		t := tls.Client(nc, c.up.tls.config(&c.up.env, id, e.addr, c.cert))
 		if err := t.HandshakeContext(ctx); err != nil {

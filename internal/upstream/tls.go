@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +32,8 @@ type ident struct {
 	verify bool
 	sni    string
 	cert   string // fingerprint of the client's certificate; empty: none
+	roots  string // fingerprint of what is trusted in place of Env.Roots; empty: nothing
+	tunnel tunnel
 }
 
 // A Certificate is what the gateway shows to an upstream.
@@ -58,6 +62,9 @@ type tlsSettings struct {
 	verify bool
 	own    *Certificate // that stands in the upstream; nil: none
 	id     string       // of one that stands elsewhere; empty: none
+
+	roots   *x509.CertPool // nil: Env.Roots
+	rootsID string         // fingerprint of roots
 }
 
 func parseTLS(raw []byte, env *Env) (s tlsSettings, err error) {
@@ -96,6 +103,20 @@ func parseTLS(raw []byte, env *Env) (s tlsSettings, err error) {
 	return s, nil
 }
 
+// trust has certificates verified with these CAs; none: with Env.Roots.
+func (s *tlsSettings) trust(cas string) error {
+	if cas == "" {
+		return nil
+	}
+	s.roots = x509.NewCertPool()
+	if !s.roots.AppendCertsFromPEM([]byte(cas)) {
+		return errors.New("none of the CA certificates can be read")
+	}
+	sum := sha256.Sum256([]byte(cas))
+	s.rootsID = string(sum[:])
+	return nil
+}
+
 // certificate is what is shown now; nil: nothing.
 func (s *tlsSettings) certificate(env *Env) (*Certificate, error) {
 	switch {
@@ -116,11 +137,11 @@ func (s *tlsSettings) config(env *Env, id *ident, addr string, cert *Certificate
 	cfg := &tls.Config{
 		ServerName:         id.sni,
 		InsecureSkipVerify: !id.verify,
-		RootCAs:            env.Roots,
+		RootCAs:            cmp.Or(s.roots, env.Roots),
 		NextProtos:         []string{protocol},
 		MinVersion:         tls.VersionTLS12,
 		CipherSuites:       suites(),
-		ClientSessionCache: sessions{env.Pools.sessions, fmt.Sprint(addr, "#", id.cert, "#", id.verify, "#")},
+		ClientSessionCache: sessions{env.Pools.sessions, fmt.Sprint(addr, "#", id.cert, "#", id.verify, "#", id.roots, "#", id.tunnel.to, "#")},
 	}
 	if cert != nil {
 		cfg.Certificates = []tls.Certificate{cert.pair}
@@ -143,7 +164,7 @@ func suites() []uint16 {
 
 // forChecks is what health checks over TLS start from.
 func (s *tlsSettings) forChecks(env *Env) *tls.Config {
-	cfg := &tls.Config{RootCAs: env.Roots, CipherSuites: suites()}
+	cfg := &tls.Config{RootCAs: cmp.Or(s.roots, env.Roots), CipherSuites: suites()}
 	if cert, err := s.certificate(env); err == nil && cert != nil {
 		cfg.Certificates = []tls.Certificate{cert.pair}
 	}

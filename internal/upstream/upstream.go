@@ -79,6 +79,7 @@ type Upstream struct {
 	idle         time.Duration // of streams
 	keepalive    model.Keepalive
 	tls          tlsSettings
+	tunnel       *model.Tunnel // nil: none
 	family       *family
 	checks       *health.Checks // nil: none
 	checkType    string         // of configured checks, even if they are off
@@ -111,6 +112,7 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 		timeout:      override(m.Timeout, override(env.Defaults.Timeout, defaultTimeout)),
 		idle:         idle(m.Timeout),
 		keepalive:    env.Defaults.Keepalive,
+		tunnel:       m.Tunnel,
 	}
 	if m.Retries != nil {
 		u.retries = *m.Retries
@@ -157,6 +159,9 @@ func (u *Upstream) prepare(m *model.Upstream) (err error) {
 		return fmt.Errorf("scheme %q: %w", m.Scheme, ErrUnsupported)
 	}
 	if u.tls, err = parseTLS(m.TLS, &u.env); err != nil {
+		return err
+	}
+	if err := u.tls.trust(m.CAs); err != nil {
 		return err
 	}
 	if m.Checks != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/internal/meter"
+	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
@@ -330,6 +331,7 @@ func Env(now func() time.Time) plugin.Env {
 		Log:     slog.New(slog.DiscardHandler),
 
 		Upstream:    func(json.RawMessage) (plugin.Upstream, error) { return upstream{}, nil },
+		Reach:       func(*model.Upstream) (plugin.Upstream, error) { return upstream{}, nil },
 		Connections: func() plugin.Connections { return plugin.Connections{} },
 
 		Endpoint: func(string, string) func(*plugin.Ctx) *plugin.Reply { return nil },
