@@ -292,3 +292,28 @@ func echo(t testing.TB) *origin {
 		}
 	})
 }
+
+// fixed answers every request head with a constant; nothing in it allocates
+// per request.
+func fixed(t testing.TB, answer string) *origin {
+	text := []byte(answer)
+	return serve(t, func(_ *origin, c net.Conn, r *bufio.Reader) {
+		for {
+			for {
+				l, err := r.ReadSlice('\n')
+				if err != nil {
+					return
+				}
+				if len(l) == 2 {
+					break
+				}
+			}
+			if _, err := c.Write(text); err != nil {
+				return
+			}
+		}
+	})
+}
+
+const smallAnswer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: Mon, 30 Nov 2026 10:00:00 GMT\r\nContent-Length: 75\r\n\r\n" +
+	"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789a"

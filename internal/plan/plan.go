@@ -29,6 +29,9 @@ type Step struct {
 	Guard       bool
 	PreferRoute bool // not run from a global rule where the route has the plugin
 
+	// Conf is the configuration as given.
+	Conf json.RawMessage
+
 	set Set // of this plugin alone
 }
 
@@ -198,7 +201,7 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 	}
 	step := &Step{
 		Owner: conf.Owner, Plugin: conf.Plugin, Priority: spec.Priority,
-		Guard: spec.Guard, PreferRoute: spec.PreferRoute,
+		Guard: spec.Guard, PreferRoute: spec.PreferRoute, Conf: conf.Raw,
 	}
 	step.set.add(spec.place)
 	if meta.Priority != nil {

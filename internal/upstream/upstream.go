@@ -265,3 +265,23 @@ func (u *Upstream) Release() {
 
 // Close ends the use by the configuration. It is called once.
 func (u *Upstream) Close() { u.Release() }
+
+// A Summary is what an upstream does with requests.
+type Summary struct {
+	Scheme, Type string
+	Retries      int // further tries after the first
+	Timeout      model.Timeout
+}
+
+// Summary tells how requests of a route with the given timeouts, which may be
+// nil, are sent.
+func (u *Upstream) Summary(route *model.Timeout) Summary {
+	s := Summary{Scheme: u.scheme, Type: u.kind, Retries: u.retries, Timeout: u.timeout}
+	if s.Retries < 0 {
+		s.Retries = max(len(u.set.Load().nodes)-1, 0)
+	}
+	if route != nil {
+		s.Timeout = override(*route, u.timeout)
+	}
+	return s
+}

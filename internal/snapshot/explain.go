@@ -1,0 +1,125 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"regexp"
+
+	"weir/internal/document"
+	"weir/internal/model"
+	"weir/internal/plan"
+	"weir/internal/plugin"
+	"weir/internal/router"
+)
+
+// A Candidate is a route that a request could have matched by the beginning of
+// its path and its host.
+type Candidate struct {
+	ID   string
+	Name string
+	Path string // the pattern
+	Host string // the pattern; empty: none
+	Why  string // it is not the one; empty: it is
+}
+
+// Candidates visits the candidates for c in the order in which Match asks them,
+// up to the route that it finds, or until visit returns false.
+func (s *Snapshot) Candidates(c *plugin.Ctx, visit func(Candidate) bool) {
+	q := router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.PathToMatch()}
+	s.router.Explain(q, c, func(m router.Candidate[*Route]) bool {
+		r := m.Route
+		return visit(Candidate{ID: r.ID, Name: r.Value.Name, Path: m.Path, Host: m.Host, Why: s.why(m, c)})
+	})
+}
+
+func (s *Snapshot) why(m router.Candidate[*Route], c *plugin.Ctx) string {
+	switch m.Reason {
+	case router.Method:
+		return "the method is not among its methods"
+	case router.Host:
+		return "the host is not among its hosts"
+	case router.Path:
+		return "the rest of the path is not as the pattern says"
+	case router.Predicate:
+		e, ok := s.routes.Get(m.Route.ID)
+		if !ok || e.good == nil {
+			return "its vars or remote_addrs do not hold"
+		}
+		if from := remoteAddrs(e.good.RemoteAddrs); from != nil && !from(c) {
+			return "the client's address is not in its remote_addrs"
+		}
+		return "its vars do not hold"
+	}
+	return ""
+}
+
+// Parts are the objects that a route was compiled of; empty: none of that kind.
+func (s *Snapshot) Parts(id string) (service, pluginConfig string) {
+	e, ok := s.routes.Get(id)
+	if !ok || e.good == nil {
+		return "", ""
+	}
+	return e.good.ServiceID, e.good.PluginConfigID
+}
+
+// UpstreamOwner is the object that holds the upstream of a route, by its path;
+// empty: it has none.
+func (s *Snapshot) UpstreamOwner(r *Route) string {
+	switch e, ok := s.routes.Get(r.ID); {
+	case r.UpstreamID != "":
+		return model.Key{Kind: model.KindUpstream, ID: r.UpstreamID}.String()
+	case r.Upstream == nil:
+		return ""
+	case ok && e.good != nil && e.good.Upstream != nil:
+		return e.Key.String()
+	default:
+		return model.Key{Kind: model.KindService, ID: r.ServiceID}.String()
+	}
+}
+
+// Hidden stands for a secret.
+const Hidden = "(hidden)"
+
+// secretName are names of members that hold secrets, whether or not a schema says
+// so.
+var secretName = regexp.MustCompile(`(?i)(passw|secret|token|authorization|cookie|private_key|access_key|api_?key|certificate_key)`)
+
+// Configuration is the configuration of a step with its defaults, its secrets
+// hidden.
+func (s *Snapshot) Configuration(step *plan.Step, product bool) json.RawMessage {
+	specs := s.with.all
+	if product {
+		specs = s.with.policies
+	}
+	spec, known := specs[step.Plugin]
+	if !known {
+		return nil
+	}
+	raw := []byte(step.Conf)
+	if filled, err := spec.ConfigSchema().Fill(raw); err == nil {
+		raw = filled
+	}
+	v, err := document.Parse(raw)
+	if err != nil {
+		return nil
+	}
+	hide := func(string) string { return Hidden }
+	for _, path := range spec.ConfigSchema().Secrets() {
+		v.Strings(path, hide)
+	}
+	hideNamed(v)
+	return v.Append(nil)
+}
+
+// hideNamed hides strings under the names of secrets.
+func hideNamed(v *document.Value) {
+	for _, item := range v.Items {
+		hideNamed(item)
+	}
+	for _, m := range v.Members {
+		if m.Value.Is(document.String) && secretName.MatchString(m.Name) {
+			m.Value.Text = Hidden
+			continue
+		}
+		hideNamed(m.Value)
+	}
+}
