@@ -215,12 +215,9 @@ func (r *getting) plugins(ctx context.Context, w io.Writer, a *transfer.Admin) e
 
 // status asks the Control API.
 func (r *getting) status(ctx context.Context, w io.Writer) error {
-	root := strings.TrimRight(r.control, "/")
-	if root == "" {
-		if !r.config.APISIX.EnableControl {
-			return errors.New("the configuration turns the Control API off (apisix.enable_control); another one is given with --control URL")
-		}
-		root = "http://" + reachable(r.config.APISIX.Control)
+	root, err := controlRoot(r.control, r.config)
+	if err != nil {
+		return err
 	}
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -232,7 +229,7 @@ func (r *getting) status(ctx context.Context, w io.Writer) error {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("the Control API at %s cannot be reached: %w\nIs the gateway running (weir run)? Another address is given with --control URL or -c config.yaml", root, errors.Unwrap(err))
+		return unreachableControl(root, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)

@@ -35,6 +35,22 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 	if g.Config.Deployment.Role == "control_plane" {
 		return nil
 	}
+	cfg, err := g.engineConfig()
+	if err != nil {
+		return err
+	}
+	g.engine = engine.New(cfg)
+	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
+	for _, s := range g.Config.APISIX.Sockets() {
+		if err := g.openSocket(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// engineConfig is how the data plane treats its clients.
+func (g *Gateway) engineConfig() (engine.Config, error) {
 	h, a := &g.Config.Nginx.HTTP, &g.Config.APISIX
 	cfg := engine.Config{
 		State: g.state, Log: g.log, Server: g.serverName(), Limits: wire.DefaultLimits(),
@@ -51,12 +67,12 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 		cfg.AccessLog = g.accessLog.Write
 	}
 	if err := g.believe(&cfg); err != nil {
-		return err
+		return cfg, err
 	}
 	if a.HTTP.EnableHTTP2 {
 		var err error
 		if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: h.Timeouts.Keepalive, HeadLimit: cfg.Limits.Head}); err != nil {
-			return fmt.Errorf("HTTP/2: %w", err)
+			return cfg, fmt.Errorf("HTTP/2: %w", err)
 		}
 	}
 	cfg.HTTP3 = h3.New(h3.Config{
@@ -65,14 +81,7 @@ func (g *Gateway) openEngine(ctx context.Context) error {
 	cfg.FallbackSNI = a.SSL.FallbackSNI
 	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
 	cfg.MaxPerAddress = g.Config.Weir.MaxPerAddress
-	g.engine = engine.New(cfg)
-	g.onStop(func(ctx context.Context) error { return g.engine.Shutdown(ctx, g.data...) })
-	for _, s := range a.Sockets() {
-		if err := g.openSocket(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cfg, nil
 }
 
 // openSocket opens one of the data plane's addresses and serves it.
@@ -160,7 +169,7 @@ func (g *Gateway) openStatus(ctx context.Context) error {
 func (g *Gateway) controlConfig() control.Config {
 	c := control.Config{
 		Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current, Documents: g.documents,
-		Source: g.configurationSource, Server: g.server(), More: g.discovered(),
+		Source: g.configurationSource, Server: g.server(), More: g.controlHandlers(),
 		Reload: func(ctx context.Context) error {
 			revision, err := g.reload(ctx)
 			if err != nil {

@@ -76,6 +76,7 @@ type Config struct {
 //	GET /v1/server_info                about the process
 //	PUT /v1/plugins/reload
 //	POST /v1/gc                        collects garbage
+//	GET, POST /v1/explain              what a request would meet (package app)
 //	/v1/plugin/...                     of plugins
 //
 // All but the first two are APISIX's (apisix-config.md section 4).
