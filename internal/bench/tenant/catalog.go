@@ -1,0 +1,198 @@
+// Package tenant plays a 3scale account for a gateway under test: the portal that
+// hands out the configuration of its products, and the backend that authorizes
+// and counts what their callers do.
+package tenant
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A Config says what the products of an account are like.
+type Config struct {
+	Products int
+	Upstream string // URL that all of them lead to
+	Backend  string // URL of the Backend
+	Batcher  bool   // 3scale_batcher before apicast in their chains
+}
+
+// A Catalog is the products of an account. Each has a host name and one caller of
+// its own, and answers with its version in a response header.
+type Catalog struct {
+	cfg Config
+
+	mu       sync.Mutex
+	revision int
+	next     int      // product that changes next
+	versions []int    // by product: the revision in which it changed last
+	pages    [][]byte // by page from 0: the body of the list; nil: to be made
+}
+
+// NewCatalog makes products, all in version 0.
+func NewCatalog(cfg Config) *Catalog {
+	return &Catalog{cfg: cfg, versions: make([]int, cfg.Products), pages: make([][]byte, cfg.Products/PerPage+1)}
+}
+
+// PerPage is how many products the portal lists at once, at most.
+const PerPage = 500
+
+// VersionHeader is the response header that shows a product's version.
+const VersionHeader = "X-Bench-Version"
+
+// firstID is the number of product 0.
+const firstID = 100000
+
+// Len is how many products there are.
+func (c *Catalog) Len() int { return c.cfg.Products }
+
+// ID is the service id of product i.
+func (c *Catalog) ID(i int) string { return strconv.Itoa(firstID + i) }
+
+// Host is the name under which product i is served.
+func (c *Catalog) Host(i int) string { return fmt.Sprintf("product-%d.bench.test", i) }
+
+// Key is the user key of the caller of product i.
+func (c *Catalog) Key(i int) string { return fmt.Sprintf("bench-key-%d", i) }
+
+// Token is what the gateway shows the backend for product i.
+func (c *Catalog) Token(i int) string { return fmt.Sprintf("bench-token-%d", i) }
+
+// Request is a GET of product i that its caller sends.
+func (c *Catalog) Request(i int) []byte {
+	return fmt.Appendf(nil, "GET /bench/%d?user_key=%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: weir-bench\r\nAccept: */*\r\n\r\n",
+		i, c.Key(i), c.Host(i))
+}
+
+// Change gives the next n products, in turn, a new version, and makes the lists
+// that they are in.
+func (c *Catalog) Change(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision++
+	for range n {
+		c.versions[c.next] = c.revision
+		c.pages[c.next/PerPage] = nil
+		c.next = (c.next + 1) % len(c.versions)
+	}
+	c.fill()
+}
+
+// Versions are the products' present versions.
+func (c *Catalog) Versions() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]int(nil), c.versions...)
+}
+
+// page is the list of products from number n*PerPage on, made if need be; the
+// page after the last is empty.
+func (c *Catalog) page(n int) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n < 0 || n >= len(c.pages) {
+		return []byte(`{"proxy_configs":[]}`)
+	}
+	c.fill()
+	return c.pages[n]
+}
+
+// fill makes the pages that are missing; c.mu is held.
+func (c *Catalog) fill() {
+	for n := range c.pages {
+		if c.pages[n] == nil {
+			c.pages[n] = c.list(n*PerPage, min((n+1)*PerPage, len(c.versions)))
+		}
+	}
+}
+
+// only is the list of the products whose numbers are given.
+func (c *Catalog) only(numbers ...int) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all [][]byte
+	for _, i := range numbers {
+		all = append(all, c.entry(i))
+	}
+	return enclose(all)
+}
+
+func (c *Catalog) list(from, to int) []byte {
+	all := make([][]byte, 0, to-from)
+	for i := from; i < to; i++ {
+		all = append(all, c.entry(i))
+	}
+	return enclose(all)
+}
+
+func enclose(entries [][]byte) []byte {
+	return append(append([]byte(`{"proxy_configs":[`), bytes.Join(entries, []byte(","))...), "]}"...)
+}
+
+// one is the document of product i alone.
+func (c *Catalog) one(i int) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entry(i)
+}
+
+// numberOf is the product that a service id or a host name belongs to, -1 if none.
+func (c *Catalog) numberOf(id, host string) int {
+	text, offset := id, firstID
+	if host != "" {
+		text, offset = strings.TrimSuffix(strings.TrimPrefix(host, "product-"), ".bench.test"), 0
+	}
+	n, err := strconv.Atoi(text)
+	if n -= offset; err != nil || n < 0 || n >= c.Len() || host != "" && host != c.Host(n) {
+		return -1
+	}
+	return n
+}
+
+// entry is the document of product i in its present version; c.mu is held.
+func (c *Catalog) entry(i int) []byte {
+	chain := c.chain(c.versions[i])
+	return fmt.Appendf(nil, `{"proxy_config":{"id":%d,"version":%d,"environment":"production","content":`+
+		`{"id":%s,"account_id":2,"name":"Product %d","description":"A product of weir bench","system_name":"product_%d",`+
+		`"state":"incomplete","deployment_option":"self_managed","backend_version":"1",`+
+		`"backend_authentication_type":"service_token","backend_authentication_value":%q,`+
+		`"proxy":{"id":%d,"api_backend":%q,"hosts":[%q],"endpoint":"http://%s:80","backend":{"endpoint":%q,"host":""},`+
+		`"authentication_method":"1","credentials_location":"query","auth_user_key":"user_key","auth_app_id":"app_id","auth_app_key":"app_key",`+
+		`"error_auth_failed":"Authentication failed","error_status_auth_failed":403,"error_headers_auth_failed":"text/plain; charset=us-ascii",`+
+		`"error_auth_missing":"Authentication parameters missing","error_status_auth_missing":403,"error_headers_auth_missing":"text/plain; charset=us-ascii",`+
+		`"error_no_match":"No Mapping Rule matched","error_status_no_match":404,"error_headers_no_match":"text/plain; charset=us-ascii",`+
+		`"error_limits_exceeded":"Usage limit exceeded","error_status_limits_exceeded":429,"error_headers_limits_exceeded":"text/plain; charset=us-ascii",`+
+		`"secret_token":"bench-secret","hostname_rewrite":"","oidc_issuer_endpoint":null,"jwt_claim_with_client_id":null,"jwt_claim_with_client_id_type":null,`+
+		`"proxy_rules":[%s],"policy_chain":%s}}}}`,
+		firstID+i, c.versions[i]+1, c.ID(i), i, i, c.Token(i),
+		firstID+i, c.cfg.Upstream, c.Host(i), c.Host(i), c.cfg.Backend, rules, chain)
+}
+
+// rules are mapping rules of which the last is the one that requests match.
+const rules = `{"id":1,"proxy_id":1,"http_method":"POST","pattern":"/bench/{id}/orders","metric_system_name":"orders","metric_id":1,"delta":1,"parameters":["id"],"querystring_parameters":{},"position":1,"last":false},` +
+	`{"id":2,"proxy_id":1,"http_method":"GET","pattern":"/bench/{id}/orders$","metric_system_name":"orders","metric_id":1,"delta":1,"parameters":["id"],"querystring_parameters":{},"position":2,"last":false},` +
+	`{"id":3,"proxy_id":1,"http_method":"GET","pattern":"/bench","metric_system_name":"hits","metric_id":2,"delta":1,"parameters":[],"querystring_parameters":{},"position":3,"last":false}`
+
+// chain is the policies of a product in a version: headers, headers, headers,
+// logging, headers, headers, apicast.
+func (c *Catalog) chain(version int) []byte {
+	chain := Chain()
+	if c.cfg.Batcher {
+		chain = ChainWithBatcher()
+	}
+	shown := headers{Response: []headerOp{{"set", VersionHeader, strconv.Itoa(version), "plain"}}}
+	for i := range chain {
+		if chain[i].Name == "headers" {
+			chain[i].Configuration = shown
+			break
+		}
+	}
+	text, err := json.Marshal(chain)
+	if err != nil {
+		panic(err) // a value of our own that has no JSON
+	}
+	return text
+}
