@@ -152,8 +152,7 @@ func (g *Generator) end(n int, now time.Time, how outcome, status int) {
 	g.open--
 	switch how {
 	case answered:
-		s.Status[min(status/100, len(s.Status)-1)]++
-		s.Latency.Record(latency)
+		s.answered(status, latency)
 		g.quiet.completion(now, g.open > 0, g.phaseIndex(g.due-1), g.stats)
 	case timedOut:
 		s.Timeouts++

@@ -8,6 +8,7 @@ type Stats struct {
 	Scheduled int       // requests intended for the phase
 	Sent      int       // requests whose time came (all, unless the run was cut short)
 	Status    [6]uint64 // responses by status class; Status[2] counts 200 to 299
+	NotFound  uint64    // of them, responses with 404
 	Timeouts  uint64    // not answered in full within the timeout of the intended time
 	Errors    uint64    // connection refused, reset, or a response that is not HTTP
 
@@ -25,6 +26,15 @@ type Stats struct {
 	// in the phase in which it began. A server that answers every lone request
 	// in 1 ms has a stall of 1 ms.
 	Stall time.Duration
+}
+
+// answered notes a response.
+func (s *Stats) answered(status int, latency time.Duration) {
+	s.Status[min(status/100, len(s.Status)-1)]++
+	if status == 404 {
+		s.NotFound++
+	}
+	s.Latency.Record(latency)
 }
 
 type outcome uint8
