@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab
+.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -23,3 +23,12 @@ bench-plugins: ## what plugins cost inside the process, compared by benchstat (R
 
 bench-ab: bench-weir ## prometheus as a global rule over the wire: off, returning at once, complete (BENCH_FLAGS="--pairs 40")
 	@bin/weir bench ab --plugin prometheus --global $(BENCH_FLAGS)
+
+bench-reload: bench-weir ## 600 3scale products refreshed every 15 s, 0, 1 and 10 % changed, paired with idle phases (BENCH_FLAGS="--batcher")
+	@bin/weir bench reload $(BENCH_FLAGS)
+
+bench-reload-clients: bench-weir ## the same with clients rising to 100 and 200 instead of 100 requests a second
+	@bin/weir bench reload --clients 100,200 $(BENCH_FLAGS)
+
+bench-reload-large: bench-weir ## 10,000 products of which one changes before each refresh
+	@bin/weir bench reload --products 10000 --changed 1 $(BENCH_FLAGS)

@@ -118,18 +118,11 @@ func startSide(ctx context.Context, s *side, dir string, place func(func() error
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
 	defer context.AfterFunc(p.ended, cancel)()
-	client := &load.Client{Dial: t.dial}
-	defer client.Close()
-	for {
-		_, err := client.Ask(ctx, []byte("GET / HTTP/1.1\r\nHost: bench.test\r\n\r\n"), time.Second)
-		if err == nil {
-			return t, nil
-		}
-		if !sleepUntil(ctx, time.Now().Add(5*time.Millisecond)) {
-			p.stop()
-			return nil, p.explain(fmt.Errorf("side %s is not ready: %w", s.name, err))
-		}
+	if err := answers(ctx, t.dial); err != nil {
+		p.stop()
+		return nil, p.explain(fmt.Errorf("side %s is not ready: %w", s.name, err))
 	}
+	return t, nil
 }
 
 // run measures every side in every round. The samples are by side, then round.

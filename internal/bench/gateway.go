@@ -26,6 +26,11 @@ type process struct {
 
 // start runs a program with its output going to the file log.
 func start(log, path string, args ...string) (*process, error) {
+	return startWith(nil, log, path, args...)
+}
+
+// startWith runs a program with more variables in its environment.
+func startWith(env []string, log, path string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -35,6 +40,7 @@ func start(log, path string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), log: log, ended: ended}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Dir = filepath.Dir(log)
+	p.cmd.Env = append(os.Environ(), env...)
 	// A Ctrl-C at the terminal is for the bench, which then stops its servers.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {

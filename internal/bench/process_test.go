@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,6 +51,9 @@ func fakeWeir(path string) error {
 				IP   string `yaml:"ip"`
 				Port int    `yaml:"port"`
 			} `yaml:"node_listen"`
+			Control struct {
+				Port int `yaml:"port"`
+			} `yaml:"control"`
 		} `yaml:"apisix"`
 		Deployment struct {
 			Role  string `yaml:"role"`
@@ -79,6 +83,9 @@ func fakeWeir(path string) error {
 	if listen := c.Apisix.NodeListen[0]; c.Deployment.Role == "data_plane" {
 		return fakeStandalone(ctx, fmt.Sprintf("%s:%d", listen.IP, listen.Port), filepath.Join(filepath.Dir(path), "apisix.yaml"))
 	}
+	if portal := os.Getenv("THREESCALE_PORTAL_ENDPOINT"); portal != "" {
+		return fakeAPIcast(ctx, portal, c.Apisix.NodeListen[0].Port, c.Apisix.Control.Port)
+	}
 	endpoints := c.Deployment.Etcd.Host
 	if len(endpoints) == 0 {
 		url := "http://" + c.Weir.Store.Listen
@@ -107,6 +114,29 @@ func fakeWeir(path string) error {
 	}
 	<-ctx.Done()
 	return errors.Join(servers[0].Close(), servers[1].Close())
+}
+
+// fakeAPIcast serves the products of a portal.
+func fakeAPIcast(ctx context.Context, portal string, data, control int) error {
+	f := &fakeReader{portal: portal, client: http.DefaultClient, frugal: true}
+	if seconds, err := strconv.Atoi(os.Getenv("APICAST_CONFIGURATION_CACHE")); err == nil && seconds > 0 {
+		f.refresh = time.Duration(seconds) * time.Second
+	}
+	if err := f.run(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { f.follow(ctx) })
+	servers := []*http.Server{
+		{Addr: fmt.Sprintf("127.0.0.1:%d", data), Handler: f}, {Addr: fmt.Sprintf("127.0.0.1:%d", control), Handler: f},
+	}
+	for _, s := range servers {
+		wg.Go(func() { _ = s.ListenAndServe() })
+	}
+	<-ctx.Done()
+	err := errors.Join(servers[0].Close(), servers[1].Close())
+	wg.Wait()
+	return err
 }
 
 // fakeStandalone answers 200 for the routes of an apisix.yaml.

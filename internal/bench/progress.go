@@ -36,21 +36,27 @@ func (p *progress) say(format string, args ...any) {
 }
 
 func (p *progress) tick(ph phase, elapsed time.Duration, gen *load.Generator, churn *churner, i int, rss int64) {
-	if !p.terminal && elapsed%(10*time.Second) != 0 && elapsed != ph.length {
-		return
-	}
 	s := gen.Snapshot(i)
 	creates, deletes := churn.of(i)
-	line := fmt.Sprintf("%-9s %4.0f/%.0f s  sent %d  2xx %d  timeouts %d  p99 %s  max %s  created %d  deleted %d  rss %d MiB",
+	p.update(elapsed, elapsed == ph.length, "%-9s %4.0f/%.0f s  sent %d  2xx %d  timeouts %d  p99 %s  max %s  created %d  deleted %d  rss %d MiB",
 		ph.name, elapsed.Seconds(), ph.length.Seconds(), s.Sent, s.Status[2], s.Timeouts,
 		brief(s.Latency.Quantile(.99)), brief(s.Latency.Max()), creates.Acked, deletes.Acked, rss>>20)
+}
+
+// update shows how a phase stands, which is called for every second of it and at
+// its end.
+func (p *progress) update(elapsed time.Duration, last bool, format string, args ...any) {
+	if !p.terminal && elapsed%(10*time.Second) != 0 && !last {
+		return
+	}
+	line := fmt.Sprintf(format, args...)
 	if !p.terminal {
 		fmt.Fprintln(p.w, line)
 		return
 	}
 	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 	p.open = true
-	if elapsed == ph.length {
+	if last {
 		fmt.Fprintln(p.w)
 		p.open = false
 	}

@@ -67,6 +67,7 @@ type PhaseReport struct {
 type Latency struct {
 	P50  float64 `json:"p50_ms"`
 	P90  float64 `json:"p90_ms"`
+	P95  float64 `json:"p95_ms"`
 	P99  float64 `json:"p99_ms"`
 	P999 float64 `json:"p999_ms"`
 	Max  float64 `json:"max_ms"`
@@ -179,7 +180,7 @@ func opReport(s *opStats) *OpReport {
 
 func latency(h *load.Histogram) Latency {
 	return Latency{
-		P50: ms(h.Quantile(.5)), P90: ms(h.Quantile(.9)), P99: ms(h.Quantile(.99)),
+		P50: ms(h.Quantile(.5)), P90: ms(h.Quantile(.9)), P95: ms(h.Quantile(.95)), P99: ms(h.Quantile(.99)),
 		P999: ms(h.Quantile(.999)), Max: ms(h.Max()),
 	}
 }

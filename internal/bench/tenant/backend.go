@@ -53,6 +53,14 @@ func (b *Backend) Calls() Calls {
 	return Calls{b.calls[authrep].Load(), b.calls[authorize].Load(), b.calls[report].Load(), b.denied.Load(), b.hits.Load()}
 }
 
+// Since is what came after an earlier state.
+func (c Calls) Since(before Calls) Calls {
+	return Calls{
+		c.AuthRep - before.AuthRep, c.Authorize - before.Authorize, c.Report - before.Report,
+		c.Denied - before.Denied, c.Hits - before.Hits,
+	}
+}
+
 const authorized = `<?xml version="1.0" encoding="UTF-8"?><status><authorized>true</authorized><plan>bench</plan></status>`
 
 func (b *Backend) authorizes(use int) http.HandlerFunc {
