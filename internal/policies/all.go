@@ -7,6 +7,8 @@ import (
 	"weir/internal/plugin"
 	"weir/internal/policies/fapi"
 	"weir/internal/policies/ipcheck"
+	"weir/internal/policies/jwtclaimcheck"
+	"weir/internal/policies/keycloakrolecheck"
 	"weir/internal/policies/oauthmtls"
 	"weir/internal/policies/payloadlimits"
 	"weir/internal/policies/statuscodeoverwrite"
@@ -19,6 +21,8 @@ func All() []plugin.Spec {
 	return []plugin.Spec{
 		fapi.Policy,
 		ipcheck.Policy,
+		jwtclaimcheck.Policy,
+		keycloakrolecheck.Policy,
 		oauthmtls.Policy,
 		payloadlimits.Policy,
 		statuscodeoverwrite.Policy,
