@@ -20,6 +20,7 @@ var floors = map[string][]string{
 	"internal/wire":       {},
 	"internal/schema":     {},
 	"internal/cow":        {},
+	"internal/cache":      {},
 	"internal/listen":     {},
 	"internal/meter":      {},
 	"internal/batch":      {},
@@ -51,10 +52,10 @@ var floors = map[string][]string{
 	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/logentry", "internal/meter", "internal/wire"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
-	"internal/threescale":        {"internal/plugin", "internal/model", "internal/schema", "internal/expr", "internal/meter", "internal/wire", "internal/document", "internal/threescale/...", "internal/dialect/apicast"},
+	"internal/threescale":        {"internal/cache", "internal/upstream", "internal/plugin", "internal/model", "internal/schema", "internal/expr", "internal/meter", "internal/wire", "internal/document", "internal/threescale/...", "internal/dialect/apicast"},
 	"internal/threescale/...":    {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/meter"},
 	"internal/policies":          {"internal/plugin", "internal/policies/..."},
-	"internal/policies/...":      {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/meter", "internal/wire", "internal/document", "internal/model", "internal/threescale", "internal/threescale/...", "internal/dialect/apicast"},
+	"internal/policies/...":      {"internal/cache", "internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/meter", "internal/wire", "internal/document", "internal/model", "internal/threescale", "internal/threescale/...", "internal/dialect/apicast"},
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter", "internal/model"},
 
 	"internal/threescale/threescaletest": {
