@@ -1,0 +1,238 @@
+package apicast
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/internal/document"
+)
+
+// A Document is a whole configuration: what a file holds, and what a portal
+// answers (apicast.md §2).
+type Document struct {
+	Timestamp   string
+	ProviderKey string
+
+	// TTL replaces the configured time that this configuration is kept for; nil:
+	// it does not.
+	TTL *time.Duration
+
+	Services []json.RawMessage
+	OIDC     []json.RawMessage // by place in Services; may be shorter
+}
+
+// ErrNoConfiguration says that a text stands for no configuration at all: it is
+// empty, or null.
+var ErrNoConfiguration = errors.New("there is no configuration in it")
+
+type documentDoc struct {
+	Timestamp   text     `json:"timestamp"`
+	ProviderKey text     `json:"provider_key"`
+	TTL         *seconds `json:"ttl"`
+	Services    list     `json:"services"`
+	OIDC        list     `json:"oidc"`
+}
+
+// Read reads a document. A syntax error is told in the words of lua-cjson.
+func Read(raw []byte) (*Document, error) {
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
+		return nil, ErrNoConfiguration
+	}
+	var d documentDoc
+	if err := Unmarshal(raw, &d); err != nil {
+		return nil, err
+	}
+	out := &Document{Timestamp: string(d.Timestamp), ProviderKey: string(d.ProviderKey), Services: d.Services, OIDC: d.OIDC}
+	if d.TTL != nil {
+		out.TTL = (*time.Duration)(d.TTL)
+	}
+	return out, nil
+}
+
+// Unmarshal is json.Unmarshal for what lua-cjson reads: it takes control
+// characters in strings, too, and says in lua-cjson's words what is no JSON.
+func Unmarshal(raw []byte, v any) error {
+	err := json.Unmarshal(raw, v)
+	if _, syntax := errors.AsType[*json.SyntaxError](err); !syntax {
+		return err
+	}
+	parsed, err := document.Parse(raw)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(parsed.Append(nil), v)
+}
+
+// seconds is a JSON number, perhaps written as text.
+type seconds time.Duration
+
+func (s *seconds) UnmarshalJSON(b []byte) error {
+	var n whole
+	if err := n.UnmarshalJSON(b); err != nil {
+		return fmt.Errorf("ttl: %w", err)
+	}
+	*s = seconds(time.Duration(n) * time.Second)
+	return nil
+}
+
+// list is a JSON array, or an empty object, which is how Lua writes an empty
+// array; null is an empty one.
+type list []json.RawMessage
+
+func (l *list) UnmarshalJSON(b []byte) error {
+	if b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
+		*l = nil
+		return nil
+	}
+	return json.Unmarshal(b, (*[]json.RawMessage)(l))
+}
+
+// An Entry is a service of a document and what belongs to it.
+type Entry struct {
+	ID      string
+	Hosts   []string        // lower case
+	Service json.RawMessage // as it is in the document
+	OIDC    json.RawMessage // nil: the document has none
+
+	// Issuer is where the OIDC part is to be discovered, because the document has
+	// none; empty: it is not wanted.
+	Issuer string
+
+	// Fault, if not nil, is why the service cannot run; it has an id at least.
+	Fault error
+}
+
+// Append appends the entry's document, a Product's JSON text.
+func (e *Entry) Append(dst []byte) []byte {
+	dst = append(append(dst, `{"service":`...), e.Service...)
+	if e.OIDC != nil {
+		dst = append(append(dst, `,"oidc":`...), e.OIDC...)
+	}
+	return append(dst, '}')
+}
+
+type entryDoc struct {
+	ID             text `json:"id"`
+	BackendVersion text `json:"backend_version"`
+	Proxy          *struct {
+		Hosts          []text `json:"hosts"`
+		Authentication text   `json:"authentication_method"`
+		OIDCIssuer     text   `json:"oidc_issuer_endpoint"`
+	} `json:"proxy"`
+}
+
+// ReadEntry reads a service of a document.
+func ReadEntry(service json.RawMessage) (*Entry, error) {
+	var d entryDoc
+	if !isObject(service) {
+		return nil, fmt.Errorf("an object is expected, not %.20s", service)
+	}
+	if err := json.Unmarshal(service, &d); err != nil {
+		var named struct {
+			ID text `json:"id"`
+		}
+		if json.Unmarshal(service, &named) != nil || named.ID == "" {
+			return nil, err
+		}
+		return &Entry{ID: string(named.ID), Service: service, Fault: err}, nil
+	}
+	e := &Entry{ID: cmp.Or(string(d.ID), "default"), Service: service}
+	if d.Proxy == nil || d.Proxy.Hosts == nil {
+		e.Hosts = []string{"localhost"}
+	}
+	if d.Proxy == nil {
+		return e, nil
+	}
+	for _, h := range d.Proxy.Hosts {
+		e.Hosts = append(e.Hosts, strings.ToLower(string(h)))
+	}
+	if cmp.Or(d.Proxy.Authentication, d.BackendVersion) == "oidc" {
+		e.Issuer = string(d.Proxy.OIDCIssuer)
+	}
+	return e, nil
+}
+
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && raw[0] == '{'
+}
+
+// Entries are the services that f keeps, in order, each with its part of the OIDC
+// list: the entry that names the service, else the one at the same place that
+// names none. left says what was left out, and why: what is no service, and
+// every service after the first of one id.
+func (d *Document) Entries(f Filter) (kept []*Entry, left []error) {
+	named := map[string]json.RawMessage{}
+	for _, raw := range d.OIDC {
+		if id := serviceOf(raw); id != "" && named[id] == nil {
+			named[id] = raw
+		}
+	}
+	seen := map[string]bool{}
+	for i, raw := range d.Services {
+		e, err := ReadEntry(raw)
+		switch {
+		case err != nil:
+			left = append(left, fmt.Errorf("services[%d]: %w", i, err))
+			continue
+		case seen[e.ID]:
+			left = append(left, fmt.Errorf("services[%d]: service %s is there already", i, e.ID))
+			continue
+		case !f.Keeps(e):
+			continue
+		}
+		seen[e.ID] = true
+		if oidc := named[e.ID]; oidc != nil {
+			e.OIDC = oidc
+		} else if i < len(d.OIDC) && isObject(d.OIDC[i]) && serviceOf(d.OIDC[i]) == "" {
+			e.OIDC = d.OIDC[i]
+		}
+		if e.OIDC != nil {
+			e.Issuer = ""
+		}
+		kept = append(kept, e)
+	}
+	return kept, left
+}
+
+// serviceOf is the service that an OIDC entry names; empty: none.
+func serviceOf(raw json.RawMessage) string {
+	var d struct {
+		ServiceID text `json:"service_id"`
+	}
+	if !isObject(raw) || json.Unmarshal(raw, &d) != nil {
+		return ""
+	}
+	return string(d.ServiceID)
+}
+
+// A Filter says which services of a document are served (apicast.md §3.4). The
+// zero Filter keeps all.
+type Filter struct {
+	IDs  map[string]bool        // APICAST_SERVICES_LIST
+	Host func(host string) bool // APICAST_SERVICES_FILTER_BY_URL; nil: unset
+	None bool                   // that expression is broken: nothing is served
+}
+
+// Keeps says that a service is served: its id is listed or a host matches.
+func (f *Filter) Keeps(e *Entry) bool {
+	if f.None {
+		return false
+	}
+	if f.Host == nil && len(f.IDs) == 0 || f.IDs[e.ID] {
+		return true
+	}
+	if f.Host != nil {
+		for _, h := range e.Hosts {
+			if f.Host(h) {
+				return true
+			}
+		}
+	}
+	return false
+}
