@@ -22,7 +22,7 @@ type Document struct {
 	// it does not.
 	TTL *time.Duration
 
-	Services []json.RawMessage
+	Services []json.RawMessage // nil: the document does not say
 	OIDC     []json.RawMessage // by place in Services; may be shorter
 }
 
@@ -86,7 +86,7 @@ type list []json.RawMessage
 
 func (l *list) UnmarshalJSON(b []byte) error {
 	if b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
-		*l = nil
+		*l = list{}
 		return nil
 	}
 	return json.Unmarshal(b, (*[]json.RawMessage)(l))

@@ -1,0 +1,238 @@
+package portal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"weir/internal/dialect/apicast"
+)
+
+// An origin is where documents come from.
+type origin struct {
+	*fetcher
+	Config
+	where
+	v2      *v2
+	issuers *issuers
+
+	mu   sync.Mutex
+	read *fileRead // of the file; nil: it was not read
+}
+
+// fileRead is what a file held when it was read.
+type fileRead struct {
+	info fs.FileInfo
+	at   time.Time
+	doc  *apicast.Document
+}
+
+// loaded is what came from the origin.
+type loaded struct {
+	host     string
+	whole    bool // it is all there is, whatever the host
+	services []service
+	ttl      *time.Duration // the document's own; nil: it has none
+}
+
+func newOrigin(cfg Config) (*origin, error) {
+	w, err := locate(cfg.Configuration, cfg.File, cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Endpoint = w.endpoint
+	f := newFetcher(cfg.Transport, cfg.UserAgent)
+	o := &origin{fetcher: f, Config: cfg, where: w}
+	o.v2 = &v2{fetcher: f, Config: cfg, last: &lastGood{}}
+	o.issuers = &issuers{fetcher: f, now: cfg.Now, known: map[string]*issuer{}}
+	return o, nil
+}
+
+// byHost says that the origin can be asked for one host; otherwise every answer
+// is the whole configuration.
+func (o *origin) byHost() bool { return o.data == nil && o.file == "" && len(o.Versions) == 0 }
+
+// load reads what there is for a host, or everything.
+func (o *origin) load(ctx context.Context, host string) (*loaded, error) {
+	out := &loaded{host: host, whole: true}
+	var entries []*apicast.Entry
+	var err error
+	if o.data != nil || o.file != "" {
+		entries, err = o.local(out)
+	} else {
+		entries, err = o.remote(ctx, out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.services = o.discovered(ctx, entries)
+	return out, ctx.Err()
+}
+
+func (o *origin) local(out *loaded) ([]*apicast.Entry, error) {
+	d, err := o.document()
+	if err != nil {
+		return nil, err
+	}
+	return o.entries(d, out), nil
+}
+
+// document is that of the file or the data URL; of a file that has not changed
+// it is the same as before.
+func (o *origin) document() (*apicast.Document, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.data != nil {
+		if o.read == nil {
+			d, err := apicast.Read(o.data)
+			if err != nil {
+				return nil, err
+			}
+			o.read = &fileRead{doc: d}
+		}
+		return o.read.doc, nil
+	}
+	info, err := os.Stat(o.file)
+	if err != nil {
+		return nil, err
+	}
+	// A file that was read sooner after its change than the time stamps of file
+	// systems are coarse may have been changed once more.
+	const racy = 2 * time.Second
+	if r := o.read; r != nil && os.SameFile(r.info, info) && r.info.Size() == info.Size() && r.info.ModTime().Equal(info.ModTime()) && r.at.Sub(info.ModTime()) > racy {
+		return r.doc, nil
+	}
+	now := o.Now()
+	d, err := readFile(o.file)
+	if err != nil {
+		return nil, err
+	}
+	o.read = &fileRead{info, now, d}
+	return d, nil
+}
+
+// entries are the services of a whole document that are served.
+func (o *origin) entries(d *apicast.Document, out *loaded) []*apicast.Entry {
+	entries, left := d.Entries(o.Filter)
+	for _, err := range left {
+		o.Log.Warn("3scale configuration: left out", "err", err)
+	}
+	out.ttl = d.TTL
+	return entries
+}
+
+// remote asks the portal, in its old form where the new one has nothing.
+func (o *origin) remote(ctx context.Context, out *loaded) ([]*apicast.Entry, error) {
+	if o.endpoint == "" {
+		return nil, errNoEndpoint
+	}
+	entries, whole, err := o.v2.load(ctx, out.host)
+	if err == nil {
+		out.whole = whole
+		return o.served(entries), nil
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	d, errV1 := o.loadV1(ctx)
+	if errV1 != nil {
+		return nil, fmt.Errorf("%w; as a whole document: %w", err, errV1)
+	}
+	return o.entries(d, out), nil
+}
+
+// served are the services of the portal that are served, the first of each id.
+func (o *origin) served(entries []*apicast.Entry) []*apicast.Entry {
+	var out []*apicast.Entry
+	seen := map[string]bool{}
+	for _, e := range entries {
+		switch {
+		case !o.Filter.Keeps(e):
+		case seen[e.ID]:
+			o.Log.Warn("3scale configuration: left out", "err", fmt.Errorf("service %s is there already", e.ID))
+		default:
+			seen[e.ID] = true
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// discovered adds the OIDC parts that the documents do not have.
+func (o *origin) discovered(ctx context.Context, entries []*apicast.Entry) []service {
+	wanted := map[string]bool{}
+	var list []string
+	for _, e := range entries {
+		if e.Issuer != "" && !wanted[e.Issuer] {
+			wanted[e.Issuer] = true
+			list = append(list, e.Issuer)
+		}
+	}
+	parts := make([][]byte, len(list))
+	atOnce(len(list), func(i int) {
+		var err error
+		if parts[i], err = o.issuers.part(ctx, list[i], o.keysAge()); err != nil {
+			o.Log.Warn("3scale configuration: tokens of an issuer cannot be verified anew", "kept", parts[i] != nil, "err", err)
+		}
+	})
+	byIssuer := make(map[string][]byte, len(list))
+	for i, endpoint := range list {
+		byIssuer[endpoint] = parts[i]
+	}
+	out := make([]service, len(entries))
+	for i, e := range entries {
+		out[i] = service{e, e.OIDC}
+		if e.Issuer != "" {
+			out[i].oidc = byIssuer[e.Issuer]
+		}
+	}
+	return out
+}
+
+// keysAge is how old keys may get before they are asked for again: as old as the
+// configuration. Where that is refreshed at an interval, the keys of the last
+// time are always old.
+func (o *origin) keysAge() time.Duration {
+	switch {
+	case o.TTL < 0:
+		return -1
+	case o.TTL == 0:
+		return unknownKeyEvery
+	case o.Lazy:
+		return o.TTL
+	}
+	return o.TTL / 2
+}
+
+// missing says why the origin gives nothing at all.
+func missing(err error) error {
+	if errors.Is(err, apicast.ErrNoConfiguration) || errors.Is(err, errNoEndpoint) {
+		return fmt.Errorf("missing configuration: %w", err)
+	}
+	return err
+}
+
+// lastGood is what the portal said of services, by the id that it was asked for.
+type lastGood struct {
+	mu   sync.Mutex
+	byID map[string]*apicast.Entry
+}
+
+func (l *lastGood) of(id string) *apicast.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byID[id]
+}
+
+func (l *lastGood) keep(id string, e *apicast.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID == nil {
+		l.byID = map[string]*apicast.Entry{}
+	}
+	l.byID[id] = e
+}
