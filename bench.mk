@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large
+.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -32,3 +32,6 @@ bench-reload-clients: bench-weir ## the same with clients rising to 100 and 200 
 
 bench-reload-large: bench-weir ## 10,000 products of which one changes before each refresh
 	@bin/weir bench reload --products 10000 --changed 1 $(BENCH_FLAGS)
+
+bench-threescale: bench-weir ## CPU per request of a 3scale product of seven policies beside a bare nginx
+	@bash bench/proxy.sh --weir bin/weir --threescale $(BENCH_FLAGS)

@@ -2,7 +2,10 @@
 # CPU time per proxied request: weir, nginx doing the same work, nginx with a bare
 # proxy_pass, and a bare Go byte forwarder, one core each, in alternating rounds
 # of one run. With --chain weir runs limit-count, prometheus and proxy-rewrite
-# beside key-auth, and is compared with nginx that does none of it.
+# beside key-auth, and is compared with nginx that does none of it. With
+# --threescale weir serves a 3scale product of seven policies, with 3scale_batcher
+# (batcher) and without (threescale), for 512 callers whose authorization is known;
+# without, every request is reported to the backend, which the origin plays.
 #
 # The gateway runs on core 0; wrk and the upstream (nginx) share core 1. CPU time
 # is utime+stime of the engine's processes over the round, from /proc. On a
@@ -13,8 +16,10 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: bench/proxy.sh [options]
-  --engines LIST      of weir,nginx,bare,forwarder (default: weir,nginx,forwarder;
-                      with --chain weir,bare)
+  --engines LIST      of weir,nginx,bare,forwarder,threescale,batcher (default:
+                      weir,nginx,forwarder; with --chain weir,bare; with
+                      --threescale batcher,threescale,bare)
+  --threescale        3scale products in weir
   --chain             key-auth + limit-count + prometheus + proxy-rewrite in weir
   --rounds N          rounds, alternately forward and backward (default 6)
   --seconds N         length of a round of one engine (default 4)
@@ -25,11 +30,12 @@ usage: bench/proxy.sh [options]
 TEXT
 }
 
-engines= chain= rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
+engines= chain= threescale= rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
 while [ $# -gt 0 ]; do
   case $1 in
     --engines) engines=$2; shift 2 ;;
     --chain) chain=1; shift ;;
+    --threescale) threescale=1; shift ;;
     --rounds) rounds=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --connections) connections=$2; shift 2 ;;
@@ -40,7 +46,11 @@ while [ $# -gt 0 ]; do
     *) usage >&2; exit 2 ;;
   esac
 done
-[ -n "$engines" ] || { [ -n "$chain" ] && engines=weir,bare || engines=weir,nginx,forwarder; }
+if [ -z "$engines" ]; then
+  engines=weir,nginx,forwarder
+  [ -z "$chain" ] || engines=weir,bare
+  [ -z "$threescale" ] || engines=batcher,threescale,bare
+fi
 IFS=, read -ra engine_list <<<"$engines"
 
 say() { echo "$*" >&2; }
@@ -56,6 +66,7 @@ PATH=$PATH:/usr/sbin
 path=/bench/consumers
 plugins=key-auth
 [ -z "$chain" ] || plugins="key-auth, limit-count, prometheus, proxy-rewrite"
+[ -z "$threescale" ] || plugins="headers x3, logging, headers x2, apicast"
 dir=$(mktemp -d)
 declare -A pid=() port=()
 
@@ -127,19 +138,37 @@ start_forwarder() {
   pid[forwarder]=$!
 }
 
-start_weir() {
+build_weir() {
   if [ -z "$weir" ]; then
     weir=$dir/weir.bin
     go build -o "$weir" ./cmd/weir
   fi
-  free_port; local admin=$free
-  free_port; local store=$free
-  mkdir -p "$dir/weir"
-  cat >"$dir/weir/config.yaml" <<YAML
+}
+
+start_threescale() { start_products threescale; }
+start_batcher() { start_products batcher --batcher; }
+
+# start_products ENGINE [FLAG]: weir with one 3scale product.
+start_products() {
+  local engine=$1
+  shift
+  build_weir
+  mkdir -p "$dir/$engine"
+  "$weir" bench products --hostname bench.test --key-header apikey --upstream "http://$origin" --backend "http://$origin" \
+    --out "$dir/$engine/products.json" "$@"
+  weir_config "${port[$engine]}" >"$dir/$engine/config.yaml"
+  (cd "$dir/$engine" && THREESCALE_CONFIG_FILE=$dir/$engine/products.json APICAST_CONFIGURATION_LOADER=boot APICAST_CONFIGURATION_CACHE=-1 \
+    GOMAXPROCS=1 exec taskset -c 0 "$weir" run -c "$dir/$engine/config.yaml") >"$dir/$engine.log" 2>&1 &
+  pid[$engine]=$!
+}
+
+# weir_config PORT: what is common to the configurations of weir.
+weir_config() {
+  cat <<YAML
 apisix:
   node_listen:
     - ip: 127.0.0.1
-      port: ${port[weir]}
+      port: $1
   enable_ipv6: false
   enable_control: false
   ssl:
@@ -152,6 +181,16 @@ nginx_config:
 plugin_attr:
   prometheus:
     enable_export_server: false
+YAML
+}
+
+start_weir() {
+  build_weir
+  free_port; local admin=$free
+  free_port; local store=$free
+  mkdir -p "$dir/weir"
+  weir_config "${port[weir]}" >"$dir/weir/config.yaml"
+  cat >>"$dir/weir/config.yaml" <<YAML
 deployment:
   role: traditional
   role_traditional:
@@ -190,12 +229,15 @@ check() {
   local url=http://127.0.0.1:${port[$1]}$path status body name key
   read -r name key < <(tail -1 "$dir/consumers")
   for _ in $(seq 300); do # the last consumer may still be on its way
-    status=$(curl -s -o /dev/null -w '%{http_code}' -H "apikey: $key" "$url" || true)
+    status=$(curl -s -o /dev/null -w '%{http_code}' -H "apikey: $key" -H 'Host: bench.test' "$url" || true)
     [ "$status" = 200 ] && break
     sleep 0.1
   done
   [ "$status" = 200 ] || { tail -20 "$dir/$1.log" >&2; die "$1: status $status with a key, want 200"; }
-  case $1 in forwarder|bare) return ;; esac
+  case $1 in
+    forwarder|bare) return ;;
+    threescale|batcher) check_products "$1" "$url" "$key"; return ;;
+  esac
   if [ -n "$chain" ] && [ "$1" = weir ]; then
     curl -s -D - -o /dev/null -H "apikey: $key" "$url" | grep -qi '^x-ratelimit-remaining: ' || die "weir: limit-count does not count"
   fi
@@ -206,6 +248,17 @@ check() {
     "user=$name ip=127.0.0.1 for=127.0.0.1 proto=http host=bench.test port="[0-9]*) ;;
     *) die "$1: the upstream got: $body" ;;
   esac
+}
+
+# check_products ENGINE URL KEY: every policy of the chain does its part.
+check_products() {
+  local head status
+  head=$(curl -s -D - -o /dev/null -H "apikey: $3" -H 'Host: bench.test' "$2" | tr -d '\r')
+  for header in 'X-Bench-Version: 0' 'X-Frame-Options: DENY' 'X-Content-Type-Options: nosniff'; do
+    grep -qix "$header" <<<"$head" || die "$1: no $header in: $head"
+  done
+  status=$(curl -s -o /dev/null -w '%{http_code}' -H 'Host: bench.test' "$2")
+  [ "$status" = 403 ] || die "$1: status $status without a key, want 403"
 }
 
 # cpu ENGINE: "user sys" in clock ticks, of the process and its children.
@@ -243,7 +296,7 @@ awk -v n="$consumers" 'BEGIN {step = n > 512 ? n / 512 : 1} NR - 1 >= want && pi
 
 start_origin
 for e in "${engine_list[@]}"; do
-  case $e in weir|nginx|bare|forwarder) ;; *) die "no engine named $e" ;; esac
+  case $e in weir|nginx|bare|forwarder|threescale|batcher) ;; *) die "no engine named $e" ;; esac
   free_port; port[$e]=$free
   "start_$e"
   await "http://127.0.0.1:${port[$e]}/" "$e" "$dir/$e.log"

@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 		Short: "Measure a gateway: this one or any with the same Admin API and etcd layout",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand())
+	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand())
 	return cmd
 }
 

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +67,35 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := load(); err == nil || !strings.Contains(err.Error(), "--upstream is required") {
 		t.Errorf("no upstream: %v", err)
+	}
+}
+
+func TestProductsCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "products.json")
+	for _, args := range [][]string{{"--out", file}, {}} {
+		cmd := productsCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs(append(args, "--products", "3", "--upstream", "http://127.0.0.1:1", "--backend", "http://127.0.0.1:2", "--batcher"))
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		text := out.Bytes()
+		if len(args) > 0 {
+			var err error
+			if text, err = os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !json.Valid(text) || bytes.Count(text, []byte("3scale_batcher")) != 3 {
+			t.Errorf("%.200s", text)
+		}
+	}
+	cmd := productsCommand()
+	cmd.SetArgs(nil)
+	cmd.SetErr(io.Discard)
+	cmd.SetOut(io.Discard)
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "--upstream and --backend are required") {
+		t.Error(err)
 	}
 }

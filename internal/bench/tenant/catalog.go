@@ -18,6 +18,9 @@ type Config struct {
 	Upstream string // URL that all of them lead to
 	Backend  string // URL of the Backend
 	Batcher  bool   // 3scale_batcher before apicast in their chains
+
+	Hostname  string // of product 0; empty: see Catalog.Host
+	KeyHeader string // request header that holds the caller's key; empty: user_key of the query
 }
 
 // A Catalog is the products of an account. Each has a host name and one caller of
@@ -53,7 +56,12 @@ func (c *Catalog) Len() int { return c.cfg.Products }
 func (c *Catalog) ID(i int) string { return strconv.Itoa(firstID + i) }
 
 // Host is the name under which product i is served.
-func (c *Catalog) Host(i int) string { return fmt.Sprintf("product-%d.bench.test", i) }
+func (c *Catalog) Host(i int) string {
+	if i == 0 && c.cfg.Hostname != "" {
+		return c.cfg.Hostname
+	}
+	return fmt.Sprintf("product-%d.bench.test", i)
+}
 
 // Key is the user key of the caller of product i.
 func (c *Catalog) Key(i int) string { return fmt.Sprintf("bench-key-%d", i) }
@@ -128,6 +136,17 @@ func (c *Catalog) list(from, to int) []byte {
 	return enclose(all)
 }
 
+// Document is all products as one configuration document (apicast.md §2).
+func (c *Catalog) Document() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([][]byte, len(c.versions))
+	for i := range all {
+		all[i] = c.content(i)
+	}
+	return append(append([]byte(`{"services":[`), bytes.Join(all, []byte(","))...), `],"oidc":[]}`...)
+}
+
 func enclose(entries [][]byte) []byte {
 	return append(append([]byte(`{"proxy_configs":[`), bytes.Join(entries, []byte(","))...), "]}"...)
 }
@@ -141,6 +160,9 @@ func (c *Catalog) one(i int) []byte {
 
 // numberOf is the product that a service id or a host name belongs to, -1 if none.
 func (c *Catalog) numberOf(id, host string) int {
+	if host != "" && host == c.cfg.Hostname {
+		return 0
+	}
 	text, offset := id, firstID
 	if host != "" {
 		text, offset = strings.TrimSuffix(strings.TrimPrefix(host, "product-"), ".bench.test"), 0
@@ -152,23 +174,30 @@ func (c *Catalog) numberOf(id, host string) int {
 	return n
 }
 
-// entry is the document of product i in its present version; c.mu is held.
+// entry is what the portal says of product i in its present version; c.mu is held.
 func (c *Catalog) entry(i int) []byte {
-	chain := c.chain(c.versions[i])
-	return fmt.Appendf(nil, `{"proxy_config":{"id":%d,"version":%d,"environment":"production","content":`+
-		`{"id":%s,"account_id":2,"name":"Product %d","description":"A product of weir bench","system_name":"product_%d",`+
+	return fmt.Appendf(nil, `{"proxy_config":{"id":%d,"version":%d,"environment":"production","content":%s}}`,
+		firstID+i, c.versions[i]+1, c.content(i))
+}
+
+// content is the document of product i in its present version; c.mu is held.
+func (c *Catalog) content(i int) []byte {
+	location, key := "query", "user_key"
+	if c.cfg.KeyHeader != "" {
+		location, key = "headers", c.cfg.KeyHeader
+	}
+	return fmt.Appendf(nil, `{"id":%s,"account_id":2,"name":"Product %d","description":"A product of weir bench","system_name":"product_%d",`+
 		`"state":"incomplete","deployment_option":"self_managed","backend_version":"1",`+
 		`"backend_authentication_type":"service_token","backend_authentication_value":%q,`+
 		`"proxy":{"id":%d,"api_backend":%q,"hosts":[%q],"endpoint":"http://%s:80","backend":{"endpoint":%q,"host":""},`+
-		`"authentication_method":"1","credentials_location":"query","auth_user_key":"user_key","auth_app_id":"app_id","auth_app_key":"app_key",`+
+		`"authentication_method":"1","credentials_location":%q,"auth_user_key":%q,"auth_app_id":"app_id","auth_app_key":"app_key",`+
 		`"error_auth_failed":"Authentication failed","error_status_auth_failed":403,"error_headers_auth_failed":"text/plain; charset=us-ascii",`+
 		`"error_auth_missing":"Authentication parameters missing","error_status_auth_missing":403,"error_headers_auth_missing":"text/plain; charset=us-ascii",`+
 		`"error_no_match":"No Mapping Rule matched","error_status_no_match":404,"error_headers_no_match":"text/plain; charset=us-ascii",`+
 		`"error_limits_exceeded":"Usage limit exceeded","error_status_limits_exceeded":429,"error_headers_limits_exceeded":"text/plain; charset=us-ascii",`+
 		`"secret_token":"bench-secret","hostname_rewrite":"","oidc_issuer_endpoint":null,"jwt_claim_with_client_id":null,"jwt_claim_with_client_id_type":null,`+
-		`"proxy_rules":[%s],"policy_chain":%s}}}}`,
-		firstID+i, c.versions[i]+1, c.ID(i), i, i, c.Token(i),
-		firstID+i, c.cfg.Upstream, c.Host(i), c.Host(i), c.cfg.Backend, rules, chain)
+		`"proxy_rules":[%s],"policy_chain":%s}}`,
+		c.ID(i), i, i, c.Token(i), firstID+i, c.cfg.Upstream, c.Host(i), c.Host(i), c.cfg.Backend, location, key, rules, c.chain(c.versions[i]))
 }
 
 // rules are mapping rules of which the last is the one that requests match.

@@ -107,6 +107,28 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+func TestWholeDocument(t *testing.T) {
+	c := NewCatalog(Config{Products: 2, Upstream: "http://127.0.0.1:9", Backend: "http://127.0.0.1:8", Hostname: "x.test", KeyHeader: "apikey"})
+	var doc struct {
+		Services []struct {
+			ID    int
+			Proxy struct {
+				Hosts    []string
+				Location string `json:"credentials_location"`
+				Key      string `json:"auth_user_key"`
+			}
+		}
+	}
+	if err := json.Unmarshal(c.Document(), &doc); err != nil || len(doc.Services) != 2 {
+		t.Fatalf("%v, %d services", err, len(doc.Services))
+	}
+	for i, host := range []string{"x.test", "product-1.bench.test"} {
+		if s := doc.Services[i]; s.ID != firstID+i || s.Proxy.Hosts[0] != host || s.Proxy.Location != "headers" || s.Proxy.Key != "apikey" || c.numberOf("", host) != i {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 // TestChange: only what changed has a new version, and only its page another tag.
 func TestChange(t *testing.T) {
 	c, p := account(600)
