@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
 )
@@ -69,4 +70,20 @@ func TestControlsOfPlugins(t *testing.T) {
 	check(t, api, "PUT", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
 	a.Enable(snapshot.Selection{Names: []string{}})
 	check(t, api, "GET", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
+}
+
+func TestMetadataIsListedByPriority(t *testing.T) {
+	spec := func(name string, priority int) plugin.Spec {
+		return plugin.Define(plugin.Meta{Name: name, Priority: priority},
+			func(*struct{}, plugin.Env) (plugin.Phases, error) { return plugin.Phases{}, nil }, plugin.Metadata[struct{}]())
+	}
+	a := snapshot.New(snapshot.Config{Plugins: []plugin.Spec{spec("low", 1), spec("off", 9), spec("top", 5)}})
+	defer a.Close()
+	a.Enable(snapshot.Selection{Names: []string{"low", "top"}})
+	put := model.Delta{Revision: 1}
+	for _, id := range []string{"low", "off", "top"} {
+		put.Put = append(put.Put, model.Object{Key: model.Key{Kind: model.KindPluginMetadata, ID: id}, Raw: []byte(`{}`)})
+	}
+	a.Apply(put)
+	check(t, API(Config{Snapshot: a.Current}), "GET", "/v1/plugin_metadatas", 200, `[{"id":"top"},{"id":"low"},{"id":"off"}]`)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -139,9 +140,29 @@ func metadata(o model.Object) json.RawMessage {
 	return v.Append(nil)
 }
 
+// byPriority is the metadata in the order of the plugins, as APISIX lists it; what
+// belongs to none that is enabled comes last.
+func byPriority(s *snapshot.Snapshot) []model.Object {
+	priority := map[string]int{}
+	for _, p := range s.Plugins() {
+		priority[p.Name] = p.Priority
+	}
+	rank := func(plugin string) int {
+		if p, enabled := priority[plugin]; enabled {
+			return p
+		}
+		return math.MinInt
+	}
+	list := sorted(s, model.KindPluginMetadata)
+	slices.SortStableFunc(list, func(x, y model.Object) int {
+		return cmp.Compare(rank(y.ID), rank(x.ID))
+	})
+	return list
+}
+
 func (c *Config) allMetadata(w http.ResponseWriter, _ *http.Request) {
 	list := []json.RawMessage{}
-	for _, o := range sorted(c.Snapshot(), model.KindPluginMetadata) {
+	for _, o := range byPriority(c.Snapshot()) {
 		list = append(list, metadata(o))
 	}
 	answer(w, http.StatusOK, list)
