@@ -31,7 +31,14 @@ const siteKey = "site-admin-key"
 
 func newSite(t *testing.T, more string) *site {
 	t.Helper()
+	return newSiteWith(t, more, func(*Options) {})
+}
+
+// newSiteWith is newSite with options changed.
+func newSiteWith(t *testing.T, more string, change func(*Options)) *site {
+	t.Helper()
 	o, _ := options(t, t.TempDir(), "deployment: {admin: {admin_listen: {port: 0}, admin_key: [{name: a, key: "+siteKey+", role: admin}]}}\n"+more)
+	change(&o)
 	s := &site{t: t, g: start(t, o), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 	s.proxy = "http://" + s.g.Data()[0].String()
 	s.admin = "http://" + s.g.Admin().String() + "/apisix/admin/"

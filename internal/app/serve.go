@@ -81,6 +81,7 @@ func (g *Gateway) engineConfig() (engine.Config, error) {
 	cfg.FallbackSNI = a.SSL.FallbackSNI
 	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
 	cfg.MaxPerAddress = g.Config.Weir.MaxPerAddress
+	cfg.KeepSlashes = !g.Config.Weir.MergeSlashes
 	return cfg, nil
 }
 

@@ -75,6 +75,10 @@ type Weir struct {
 	// MaxPerAddress bounds the open connections of one client address, or of one
 	// /64 of IPv6 addresses, to the data plane; 0: no bound.
 	MaxPerAddress int `conf:"max_connections_per_address"`
+
+	// MergeSlashes makes repeated slashes of a path one, as nginx does (true); where
+	// they carry meaning, the path is matched and forwarded with them otherwise.
+	MergeSlashes bool `conf:"merge_slashes"`
 }
 
 // Store is the embedded configuration store.
