@@ -11,6 +11,7 @@ import (
 	"weir/internal/policies/keycloakrolecheck"
 	"weir/internal/policies/oauthmtls"
 	"weir/internal/policies/payloadlimits"
+	"weir/internal/policies/ratelimit"
 	"weir/internal/policies/statuscodeoverwrite"
 )
 
@@ -25,6 +26,7 @@ func All() []plugin.Spec {
 		keycloakrolecheck.Policy,
 		oauthmtls.Policy,
 		payloadlimits.Policy,
+		ratelimit.Policy,
 		statuscodeoverwrite.Policy,
 	}
 }

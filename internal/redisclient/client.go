@@ -146,7 +146,7 @@ func (client *Client) Close() {
 	_ = client.rdb.Close() // there is nobody to tell
 }
 
-// A Script runs in Redis, on one key.
+// A Script runs in Redis, on one key, or several of a single Redis.
 type Script struct{ *redis.Script }
 
 // NewScript makes a Script of Lua source.
@@ -156,15 +156,18 @@ func NewScript(source string) Script { return Script{redis.NewScript(source)} }
 type Call struct {
 	Script Script
 	Key    string
+	More   []string // keys after Key; none in a cluster
 	Args   []any
 }
+
+func (c *Call) keys() []string { return append([]string{c.Key}, c.More...) }
 
 // Run runs a script and returns the list of integers that it returns. It takes
 // no longer than twice the timeouts that are configured.
 func (client *Client) Run(c Call) ([]int64, error) {
 	ctx, cancel := client.within()
 	defer cancel()
-	return integers(c.Script.Run(ctx, client.rdb, []string{c.Key}, c.Args...))
+	return integers(c.Script.Run(ctx, client.rdb, c.keys(), c.Args...))
 }
 
 func (client *Client) within() (context.Context, context.CancelFunc) {
@@ -185,12 +188,12 @@ func (client *Client) RunAll(calls []Call) []Result {
 	cmds := make([]*redis.Cmd, len(calls))
 	pipe := client.rdb.Pipeline()
 	for i, c := range calls {
-		cmds[i] = c.Script.EvalSha(ctx, pipe, []string{c.Key}, c.Args...)
+		cmds[i] = c.Script.EvalSha(ctx, pipe, c.keys(), c.Args...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, c := range calls {
 		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-			cmds[i] = c.Script.Eval(ctx, client.rdb, []string{c.Key}, c.Args...)
+			cmds[i] = c.Script.Eval(ctx, client.rdb, c.keys(), c.Args...)
 		}
 		results[i].Values, results[i].Err = integers(cmds[i])
 	}

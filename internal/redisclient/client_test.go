@@ -103,7 +103,7 @@ func TestRun(t *testing.T) {
 				t.Fatalf("%s: %v, %v", c.Policy, got, err)
 			}
 		}
-		results := client.RunAll([]redisclient.Call{{addScript, "a", []any{1}}, {addScript, "b", []any{"x"}}, {addScript, "k", []any{1}}})
+		results := client.RunAll([]redisclient.Call{{Script: addScript, Key: "a", Args: []any{1}}, {Script: addScript, Key: "b", Args: []any{"x"}}, {Script: addScript, Key: "k", Args: []any{1}}})
 		if results[0].Err != nil || results[0].Values[0] != 1 || results[1].Err == nil || results[2].Values[0] != 7 {
 			t.Errorf("%s: together %v", c.Policy, results)
 		}
@@ -132,7 +132,7 @@ func TestScriptForgotten(t *testing.T) {
 		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		r := client.RunAll([]redisclient.Call{{addScript, "k", []any{1}}})[0]
+		r := client.RunAll([]redisclient.Call{{Script: addScript, Key: "k", Args: []any{1}}})[0]
 		if r.Err != nil || r.Values[0] != int64(i+1) {
 			t.Errorf("%v, %v", r.Values, r.Err)
 		}

@@ -29,7 +29,7 @@ func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
 	}
 	return plugin.Phases{Header: func(c *plugin.Ctx) {
 		if to, ok := becomes[c.Response.Status]; ok {
-			c.Response.Status = to
+			c.Response.Status, c.Response.Reason = to, ""
 		}
 	}}, nil
 }
