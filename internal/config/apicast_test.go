@@ -1,0 +1,170 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func environ(vars map[string]string) (out []string) {
+	for k, v := range vars {
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
+func TestAPIcastDefaults(t *testing.T) {
+	a, err := LoadAPIcast("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &APIcast{
+		Portal:     Portal{Channel: "production", Loader: "boot", Cache: 300 * time.Second, Wait: 3 * time.Second, Versions: map[string]string{}},
+		Ports:      Ports{HTTP: 8080, Management: 8090, Metrics: 9421},
+		TLS:        GatewayTLS{VerifyClient: "optional_no_ca", VerifyDepth: 1},
+		Upstream:   UpstreamVariables{CacheStatuses: []int{200, 302}, CacheTime: time.Minute, HeadSize: 4096},
+		Logs:       Logs{Error: "stderr", Level: "warn", Access: "stdout"},
+		Management: "status", RedisURL: "redis://127.0.0.1:6379", Keepalive: 75 * time.Second, HeadLine: 8192, HeadLines: 4,
+	}
+	if !reflect.DeepEqual(a, want) {
+		t.Errorf("got %+v, want %+v", a, want)
+	}
+}
+
+func TestAPIcastEnvironments(t *testing.T) {
+	for _, c := range []struct{ env, want string }{
+		{"", "boot 5m0s production"},
+		{"APICAST_CONFIGURATION_LOADER=lazy", "lazy 5m0s production"},
+		{"APICAST_CONFIGURATION_CACHE=-1", "boot -1s production"},
+		{"APICAST_CONFIGURATION_CACHE=", "boot 5m0s production"},
+		{"THREESCALE_DEPLOYMENT_ENV=staging", "lazy 0s staging"},
+		{"THREESCALE_DEPLOYMENT_ENV=sandbox APICAST_CONFIGURATION_CACHE=7", "lazy 7s sandbox"},
+		{"THREESCALE_DEPLOYMENT_ENV=foobar", "lazy 0s foobar"},
+		{"THREESCALE_DEPLOYMENT_ENV=development", "lazy 0s development example"},
+		{"THREESCALE_DEPLOYMENT_ENV=development THREESCALE_CONFIG_FILE=f", "lazy 0s development"},
+		{"APICAST_ENVIRONMENT=staging", "lazy 5m0s production"},
+		{"APICAST_ENVIRONMENT=development:production", "boot 5m0s production example"},
+		{"APICAST_ENVIRONMENT=standalone", "boot 5m0s production standalone"},
+	} {
+		a, err := LoadAPIcast("", strings.Fields(c.env))
+		if err != nil {
+			t.Errorf("%s: %v", c.env, err)
+			continue
+		}
+		got := fmt.Sprintf("%s %v %s", a.Portal.Loader, a.Portal.Cache, a.Portal.Channel)
+		for name, on := range map[string]bool{" example": a.Portal.Example, " standalone": a.Portal.Standalone} {
+			if on {
+				got += name
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", c.env, got, c.want)
+		}
+	}
+}
+
+func TestAPIcastVariables(t *testing.T) {
+	vars := map[string]string{
+		"THREESCALE_PORTAL_ENDPOINT": "http://t@p", "APICAST_SERVICES": "1, 2,", "APICAST_SERVICES_FILTER_BY_URL": "^a",
+		"APICAST_SERVICE_42_CONFIGURATION_VERSION": "7", "APICAST_SERVICE_43_CONFIGURATION_VERSION": "", "APICAST_CONFIGURATION_TIMEOUT": "5",
+		"APICAST_HTTP_PORT": "1", "APICAST_HTTPS_PORT": "2", "APICAST_MANAGEMENT_PORT": "3", "APICAST_METRICS_PORT": "4",
+		"APICAST_HTTP_PROXY_PROTOCOL": "true", "APICAST_HTTPS_PROXY_PROTOCOL": "1", "APICAST_HTTPS_CERTIFICATE": "c", "APICAST_HTTPS_CERTIFICATE_KEY": "k",
+		"APICAST_HTTPS_VERIFY_CLIENT": "on", "APICAST_HTTPS_VERIFY_DEPTH": "3",
+		"BACKEND_ENDPOINT_OVERRIDE": "http://b", "APICAST_BACKEND_CACHE_HANDLER": "resilient", "APICAST_REPORTING_THREADS": "4", "APICAST_RESPONSE_CODES": "1",
+		"http_proxy": "http://1", "HTTP_PROXY": "http://2", "HTTPS_PROXY": "http://3", "all_proxy": "http://4", "NO_PROXY": "*",
+		"APICAST_UPSTREAM_RETRY_CASES": "error http_503", "OPENSSL_VERIFY": "true", "SSL_CERT_FILE": "ca", "APICAST_PROXY_HTTPS_CERTIFICATE": "pc",
+		"APICAST_PROXY_HTTPS_CERTIFICATE_KEY": "pk", "APICAST_CACHE_STATUS_CODES": "200 404", "APICAST_CACHE_MAX_TIME": "2m", "APICAST_PROXY_BUFFER_SIZE": "8k",
+		"APICAST_LOG_FILE": "e", "APICAST_LOG_LEVEL": "debug", "APICAST_ACCESS_LOG_FILE": "a", "APICAST_ACCESS_LOG_BUFFER": "1m",
+		"APICAST_MANAGEMENT_API": "debug", "APICAST_POLICY_LOAD_PATH": "/a:/b", "APICAST_WORKERS": "2", "APICAST_PATH_ROUTING_ENABLED": "1",
+		"APICAST_EXTENDED_METRICS": "true", "RESOLVER": "127.0.0.1:53", "REDIS_HOST": "r", "HTTP_KEEPALIVE_TIMEOUT": "0",
+		"APICAST_LARGE_CLIENT_HEADER_BUFFERS": "2 16k", "THREESCALE_DEPLOYMENT_ENV": "staging",
+	}
+	a, err := LoadAPIcast("f.json", environ(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &APIcast{
+		Portal: Portal{
+			Configuration: "f.json", Endpoint: "http://t@p", Channel: "staging", Loader: "lazy", Wait: 5 * time.Second,
+			Services: []string{"1", "2"}, Hosts: "^a", Versions: map[string]string{"42": "7"},
+		},
+		Ports:      Ports{HTTP: 1, HTTPS: 2, Management: 3, Metrics: 4, HTTPProxy: true, HTTPSProxy: true},
+		TLS:        GatewayTLS{Certificate: "c", Key: "k", VerifyClient: "on", VerifyDepth: 3},
+		Backend:    Backend{Override: "http://b", Resilient: true, Threads: 4, Codes: true},
+		Proxies:    Proxies{HTTP: "http://1", HTTPS: "http://3", All: "http://4", No: "*"},
+		Upstream:   UpstreamVariables{RetryCases: "error http_503", Verify: true, CAs: "ca", Certificate: "pc", Key: "pk", CacheStatuses: []int{200, 404}, CacheTime: 2 * time.Minute, HeadSize: 8192},
+		Logs:       Logs{Error: "e", Level: "debug", Access: "a", AccessBuffer: 1 << 20},
+		Management: "debug", PolicyPath: []string{"/a", "/b"}, Workers: 2, PathRouting: true, ExtendedMetrics: true,
+		Resolver: "127.0.0.1:53", RedisURL: "redis://r:6379", HeadLine: 16384, HeadLines: 2,
+	}
+	if !reflect.DeepEqual(a, want) {
+		t.Errorf("got %+v, want %+v", a, want)
+	}
+	if !UsesAPIcast(environ(vars)) || UsesAPIcast(nil) || UsesAPIcast([]string{"APICAST_WORKERS=1", "APICAST_CONFIGURATION="}) {
+		t.Error("UsesAPIcast")
+	}
+}
+
+func TestAPIcastIgnored(t *testing.T) {
+	vars := map[string]string{}
+	for name := range without {
+		vars[name] = "x"
+	}
+	vars["APICAST_LOG_LEVL"], vars["THREESCALE_X"], vars["PATH"], vars["APICAST_CUSTOM_CONFIG"] = "x", "x", "x", ""
+	a, err := LoadAPIcast("", environ(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, i := range a.Ignored {
+		if i.Why == "" {
+			t.Error(i.Path)
+		}
+		got = append(got, i.Path)
+	}
+	want := slices.DeleteFunc(append(slices.Collect(maps.Keys(without)), "APICAST_LOG_LEVL", "THREESCALE_X"), func(n string) bool { return n == "APICAST_CUSTOM_CONFIG" })
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAPIcastRefuses(t *testing.T) {
+	for _, c := range []struct{ env, want string }{
+		{"APICAST_CONFIGURATION_LOADER=x", "is not one of boot, lazy, test"},
+		{"APICAST_CONFIGURATION_CACHE=1h", "APICAST_CONFIGURATION_CACHE: is not a whole number"},
+		{"APICAST_HTTP_PORT=70000", "is not a port"},
+		{"APICAST_HTTPS_CERTIFICATE=x", "is needed together with"},
+		{"APICAST_ENVIRONMENT=/my/env.lua", "files in Lua are not read"},
+		{"APICAST_CACHE_STATUS_CODES=any", "is not a list of statuses"},
+		{"APICAST_CACHE_MAX_TIME=x", "is not a time"},
+		{"APICAST_PROXY_BUFFER_SIZE=x", "is not a size"},
+		{"APICAST_LARGE_CLIENT_HEADER_BUFFERS=8k", "is not a number and a size"},
+		{"APICAST_MANAGEMENT_API=all", "is not one of"},
+		{"APICAST_ACCESS_LOG_FILE=syslog:server=x", "is neither a file"},
+		{"APICAST_LOG_LEVEL=loud", "is not one of"},
+	} {
+		if _, err := LoadAPIcast("", []string{c.env}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.env, err, c.want)
+		}
+	}
+}
+
+func TestAlone(t *testing.T) {
+	c, err := Parse("", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := LoadAPIcast("", []string{"RESOLVER=127.0.0.1", "APICAST_LOG_LEVEL=debug"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Alone(c)
+	if n := len(c.APISIX.Sockets()); n != 0 || c.Deployment.Provider() != NoProvider || c.Embedded || c.Nginx.ErrorLogLevel != "debug" || c.APISIX.DNS.Resolvers[0] != "127.0.0.1" {
+		t.Errorf("%d sockets, %+v", n, c)
+	}
+}
