@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,14 +31,26 @@ type Catalog struct {
 
 	mu       sync.Mutex
 	revision int
-	next     int      // product that changes next
-	versions []int    // by product: the revision in which it changed last
-	pages    [][]byte // by page from 0: the body of the list; nil: to be made
+	next     int    // product that changes next
+	versions []int  // by product: the revision in which it changed last
+	pages    []page // by number from 0; without a body: to be made
+}
+
+// A page is an answer of the portal.
+type page struct {
+	body []byte
+	tag  string // ETag
+}
+
+func newPage(body []byte) page {
+	hash := fnv.New64a()
+	_, _ = hash.Write(body) // never fails
+	return page{body, fmt.Sprintf(`W/"%x"`, hash.Sum64())}
 }
 
 // NewCatalog makes products, all in version 0.
 func NewCatalog(cfg Config) *Catalog {
-	return &Catalog{cfg: cfg, versions: make([]int, cfg.Products), pages: make([][]byte, cfg.Products/PerPage+1)}
+	return &Catalog{cfg: cfg, versions: make([]int, cfg.Products), pages: make([]page, cfg.Products/PerPage+1)}
 }
 
 // PerPage is how many products the portal lists at once, at most.
@@ -83,7 +96,7 @@ func (c *Catalog) Change(n int) {
 	c.revision++
 	for range n {
 		c.versions[c.next] = c.revision
-		c.pages[c.next/PerPage] = nil
+		c.pages[c.next/PerPage] = page{}
 		c.next = (c.next + 1) % len(c.versions)
 	}
 	c.fill()
@@ -98,11 +111,11 @@ func (c *Catalog) Versions() []int {
 
 // page is the list of products from number n*PerPage on, made if need be; the
 // page after the last is empty.
-func (c *Catalog) page(n int) []byte {
+func (c *Catalog) page(n int) page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n < 0 || n >= len(c.pages) {
-		return []byte(`{"proxy_configs":[]}`)
+		return newPage(enclose(nil))
 	}
 	c.fill()
 	return c.pages[n]
@@ -111,29 +124,29 @@ func (c *Catalog) page(n int) []byte {
 // fill makes the pages that are missing; c.mu is held.
 func (c *Catalog) fill() {
 	for n := range c.pages {
-		if c.pages[n] == nil {
+		if c.pages[n].body == nil {
 			c.pages[n] = c.list(n*PerPage, min((n+1)*PerPage, len(c.versions)))
 		}
 	}
 }
 
 // only is the list of the products whose numbers are given.
-func (c *Catalog) only(numbers ...int) []byte {
+func (c *Catalog) only(numbers ...int) page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all [][]byte
 	for _, i := range numbers {
 		all = append(all, c.entry(i))
 	}
-	return enclose(all)
+	return newPage(enclose(all))
 }
 
-func (c *Catalog) list(from, to int) []byte {
+func (c *Catalog) list(from, to int) page {
 	all := make([][]byte, 0, to-from)
 	for i := from; i < to; i++ {
 		all = append(all, c.entry(i))
 	}
-	return enclose(all)
+	return newPage(enclose(all))
 }
 
 // Document is all products as one configuration document (apicast.md §2).
@@ -152,10 +165,10 @@ func enclose(entries [][]byte) []byte {
 }
 
 // one is the document of product i alone.
-func (c *Catalog) one(i int) []byte {
+func (c *Catalog) one(i int) page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entry(i)
+	return newPage(c.entry(i))
 }
 
 // numberOf is the product that a service id or a host name belongs to, -1 if none.

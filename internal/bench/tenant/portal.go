@@ -2,7 +2,6 @@ package tenant
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"strconv"
 	"strings"
@@ -140,7 +139,7 @@ func (p *Portal) services(w http.ResponseWriter, r *http.Request) {
 	for i := (page - 1) * size; i < min(page*size, p.catalog.Len()); i++ {
 		entries = append(entries, fmt.Sprintf(`{"service":{"id":%s,"system_name":"product_%d"}}`, p.catalog.ID(i), i))
 	}
-	p.send(w, r, []byte(`{"services":[`+strings.Join(entries, ",")+`]}`), page == 1, page > p.catalog.Len()/size)
+	p.send(w, r, newPage([]byte(`{"services":[`+strings.Join(entries, ",")+`]}`)), page == 1, page > p.catalog.Len()/size)
 }
 
 // config is the document of one product, latest or of its version's number.
@@ -157,20 +156,17 @@ func (p *Portal) config(w http.ResponseWriter, r *http.Request) {
 
 // send answers with a document, or with 304 if the gateway has it, and keeps the
 // records.
-func (p *Portal) send(w http.ResponseWriter, r *http.Request, body []byte, first, last bool) {
-	hash := fnv.New64a()
-	_, _ = hash.Write(body) // never fails
-	tag := fmt.Sprintf(`W/"%x"`, hash.Sum64())
-	same := r.Header.Get("If-None-Match") == tag
-	p.record(int64(len(body)), first, last, same)
-	w.Header().Set("ETag", tag)
+func (p *Portal) send(w http.ResponseWriter, r *http.Request, a page, first, last bool) {
+	same := r.Header.Get("If-None-Match") == a.tag
+	p.record(int64(len(a.body)), first, last, same)
+	w.Header().Set("ETag", a.tag)
 	if same {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // an error means that the gateway is gone
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	_, _ = w.Write(a.body) // an error means that the gateway is gone
 }
 
 func (p *Portal) record(size int64, first, last, same bool) {

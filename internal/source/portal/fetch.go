@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -69,8 +70,15 @@ func (s statusError) Error() string {
 }
 
 // get returns what read makes of the answer of a URL: the same as last time, if
-// that is the same. check, if not nil, may refuse a header.
+// that is the same. check, if not nil, may refuse a header. read may not keep the
+// answer.
 func get[T any](ctx context.Context, f *fetcher, address string, check func(http.Header) error, read func([]byte) (T, error)) (content T, err error) {
+	return reget(ctx, f, address, check, func(body []byte, _ T) (T, error) { return read(body) })
+}
+
+// reget is get with a read that is told what it made of the answer before; the
+// zero T: there was none.
+func reget[T any](ctx context.Context, f *fetcher, address string, check func(http.Header) error, read func(body []byte, before T) (T, error)) (content T, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", redact(address), plain(err))
@@ -79,14 +87,20 @@ func get[T any](ctx context.Context, f *fetcher, address string, check func(http
 	f.mu.Lock()
 	old := f.urls[address]
 	f.mu.Unlock()
-	body, next, err := f.ask(ctx, address, old, check)
+	body := bodies.Get().(*bytes.Buffer)
+	defer bodies.Put(body)
+	body.Reset()
+	next, err := f.ask(ctx, address, old, check, body)
 	if err != nil {
 		return content, err
 	}
 	if old != nil && next.digest == old.digest {
 		next.content = old.content
 	} else {
-		if content, err = read(body); err != nil {
+		if old != nil {
+			content = old.content.(T)
+		}
+		if content, err = read(body.Bytes(), content); err != nil {
 			return content, err
 		}
 		next.content = content
@@ -95,11 +109,14 @@ func get[T any](ctx context.Context, f *fetcher, address string, check func(http
 	return next.content.(T), nil
 }
 
-// ask asks; the body is nil where nothing has changed.
-func (f *fetcher) ask(ctx context.Context, address string, old *page, check func(http.Header) error) ([]byte, *page, error) {
+// bodies are buffers for answers: a portal's are large, and all alike.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// ask asks; the body is empty where nothing has changed.
+func (f *fetcher) ask(ctx context.Context, address string, old *page, check func(http.Header) error, body *bytes.Buffer) (*page, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.Header.Set("User-Agent", f.agent)
 	if old != nil && old.etag != "" {
@@ -110,28 +127,31 @@ func (f *fetcher) ask(ctx context.Context, address string, old *page, check func
 	}
 	res, err := f.client.Do(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if 0 < res.ContentLength && res.ContentLength <= maxAnswer {
+		body.Grow(int(res.ContentLength) + bytes.MinRead) // what ReadFrom wants to have left
+	}
+	_, err = body.ReadFrom(io.LimitReader(res.Body, maxAnswer+1))
 	same := old != nil && res.StatusCode == http.StatusNotModified
-	f.count(len(body), same)
+	f.count(body.Len(), same)
 	switch {
 	case err != nil:
-		return nil, nil, err
-	case len(body) > maxAnswer:
-		return nil, nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		return nil, err
+	case body.Len() > maxAnswer:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	case same:
-		return nil, old, nil
+		return old, nil
 	case res.StatusCode != http.StatusOK:
-		return nil, nil, statusError(res.StatusCode)
+		return nil, statusError(res.StatusCode)
 	}
 	if check != nil {
 		if err := check(res.Header); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return body, &page{etag: res.Header.Get("ETag"), modified: res.Header.Get("Last-Modified"), digest: sha256.Sum256(body)}, nil
+	return &page{etag: res.Header.Get("ETag"), modified: res.Header.Get("Last-Modified"), digest: sha256.Sum256(body.Bytes())}, nil
 }
 
 func (f *fetcher) count(bytes int, same bool) {

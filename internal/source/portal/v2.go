@@ -51,7 +51,7 @@ func (p *v2) load(ctx context.Context, host string) (services []*apicast.Entry, 
 		if host != "" {
 			address += "?" + url.Values{"host": {host}}.Encode()
 		}
-		services, err = get(ctx, p.fetcher, address, nil, readConfigs)
+		services, err = reget(ctx, p.fetcher, address, nil, again)
 	default:
 		services, err = p.pages(ctx, host)
 	}
@@ -66,7 +66,7 @@ func (p *v2) pages(ctx context.Context, host string) (all []*apicast.Entry, err 
 	}
 	for n := 1; ; n++ {
 		query.Set("page", strconv.Itoa(n))
-		some, err := get(ctx, p.fetcher, base+"?"+query.Encode(), nil, readConfigs)
+		some, err := reget(ctx, p.fetcher, base+"?"+query.Encode(), nil, again)
 		if err != nil {
 			return nil, err
 		}
