@@ -1,10 +1,14 @@
 package threescale
 
 import (
+	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"weir/internal/cache"
 	"weir/internal/meter"
+	"weir/internal/model"
 )
 
 // Settings are what the environment variables of APIcast say for all products
@@ -46,12 +50,22 @@ type Runtime struct {
 	// the issuer may have new ones. It does not block; nil: nobody wants to know.
 	UnknownKey func(issuer string)
 
+	// Discover asks an issuer, by its URL, for its configuration and keys (OpenID
+	// Connect Discovery). It may take seconds; nil: it cannot be done.
+	Discover func(ctx context.Context, issuer string) (*model.OIDC, error)
+
+	issuers atomic.Uint64        // that were compiled
+	tokens  *cache.Cache[*Token] // that were verified, by issuer
+
 	proxies *Proxies // of the environment
 }
 
+// tokenRoom bounds what verified tokens take, in bytes: about 10,000 of them.
+const tokenRoom = 128 << 20
+
 // NewRuntime makes the runtime of a process; Close ends it.
 func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time.Time) *Runtime {
-	rt := &Runtime{Settings: s, Log: log, Meter: m, Now: now}
+	rt := &Runtime{Settings: s, Log: log, Meter: m, Now: now, tokens: cache.New[*Token](tokenRoom, now)}
 	var err error
 	if rt.proxies, err = NewProxies(s.HTTPProxy, s.HTTPSProxy, s.AllProxy); err != nil {
 		log.Warn("a forward proxy of the environment cannot be used", "err", err)

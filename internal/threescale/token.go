@@ -1,10 +1,14 @@
 package threescale
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // A Token is a verified JSON Web Token.
 type Token struct {
 	Raw     string
 	Claims  map[string]any // the payload; never changed
 	Payload json.RawMessage
+	Expires time.Time
 }
