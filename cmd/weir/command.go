@@ -69,7 +69,7 @@ func configFlag(cmd *cobra.Command, path *string) {
 }
 
 func runCommand() *cobra.Command {
-	var path string
+	var path, apicast string
 	var example bool
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -78,25 +78,68 @@ func runCommand() *cobra.Command {
 Weir runs one itself and keeps its data in ./data (weir.store.dir).
 
 SIGTERM, SIGINT and SIGQUIT finish the requests in progress and stop; a second
-one stops at once. SIGUSR1 opens the log files anew.`,
+one stops at once. SIGUSR1 opens the log files anew.
+
+With --apicast, or with THREESCALE_PORTAL_ENDPOINT, THREESCALE_CONFIG_FILE or
+APICAST_CONFIGURATION in the environment, Weir serves products of 3scale as
+APIcast does, with APIcast's variables; with a configuration file both. SIGHUP
+loads the products anew.`,
 		Example: `  weir run
   weir run --example
   weir run -c conf/config.yaml
+  weir run --apicast products.json
   WEIR_STORE_DIR=/var/lib/weir weir run`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if apicast == fromEnvironment && len(args) == 1 {
+				return nil
+			}
+			return noArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				apicast = args[0]
+			}
 			c, err := config.Load(path, os.Environ())
 			if err != nil {
 				return err
 			}
+			products, err := products(c, path != "" || example, apicast)
+			if err != nil {
+				return err
+			}
 			return app.Run(cmd.Context(), app.Options{
-				Config: c, Version: version, Out: cmd.OutOrStdout(), ShowKey: terminal(os.Stdout), Example: example,
+				Config: c, APIcast: products, Version: version, Out: cmd.OutOrStdout(), ShowKey: terminal(os.Stdout), Example: example,
 			})
 		},
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().BoolVar(&example, "example", false, "run an echo server too and configure a route to it")
+	cmd.Flags().StringVar(&apicast, "apicast", "", "serve 3scale products as APIcast does, from a `file`, or as its environment variables say")
+	cmd.Flags().Lookup("apicast").NoOptDefVal = fromEnvironment
 	return cmd
+}
+
+// fromEnvironment is the flag --apicast without a file.
+const fromEnvironment = "-"
+
+// products are those of 3scale that are served: if the flag asks for them, or the
+// environment has any. Where nothing else is asked for they are all: c then
+// becomes the configuration of such a gateway.
+func products(c *config.Config, more bool, flag string) (*config.APIcast, error) {
+	if flag == "" && !config.UsesAPIcast(os.Environ()) {
+		return nil, nil
+	}
+	if flag == fromEnvironment {
+		flag = ""
+	}
+	a, err := config.LoadAPIcast(flag, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	if c.File == "" && !more {
+		a.Alone(c)
+	}
+	return a, nil
 }
 
 // terminal reports that a person reads f.

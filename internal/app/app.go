@@ -34,6 +34,7 @@ import (
 // Options is what Start needs.
 type Options struct {
 	Config  *config.Config
+	APIcast *config.APIcast // of products of 3scale; nil: none are served
 	Version string
 	Out     io.Writer // gets the lines about the start
 	ShowKey bool      // a generated Admin key may be shown on Out
@@ -62,6 +63,7 @@ type Gateway struct {
 	meter     *meter.Registry
 
 	registries []*discovery.Registry
+	account    *account // of 3scale; nil: none
 
 	began    time.Time
 	loading  atomic.Bool   // objects have come from the store
@@ -97,8 +99,9 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		runtime.GOMAXPROCS(n)
 	}
 	for _, step := range []func(context.Context) error{
-		g.openLogs, g.openSockets, g.openAudit, g.openInstance, g.openKeys, g.openState, g.startDiscovery, g.openSource,
-		g.openControl, g.openStatus, g.load, g.settlePlugins, g.openServerInfo, g.openEngine, g.openStream, g.openMetrics, g.openEcho, g.openAdmin, g.settleSockets,
+		g.openLogs, g.openSockets, g.openAudit, g.openInstance, g.openKeys, g.openAccount, g.openState, g.startDiscovery, g.openSource,
+		g.openControl, g.openStatus, g.load, g.loadProducts, g.settlePlugins, g.openServerInfo,
+		g.openEngine, g.openStream, g.openProducts, g.openMetrics, g.openEcho, g.openAdmin, g.settleSockets,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -158,7 +161,11 @@ func (g *Gateway) fail(err error) {
 
 // Reopen opens the logs anew, after they were moved away.
 func (g *Gateway) Reopen() error {
-	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen(), g.streamLog.Reopen(), g.state.Reopen())
+	var products error
+	if g.account != nil {
+		products = g.account.accessLog.Reopen()
+	}
+	return errors.Join(g.errorLog.Reopen(), g.audit.reopen(), g.accessLog.Reopen(), g.streamLog.Reopen(), g.state.Reopen(), products)
 }
 
 // Data are the addresses that serve requests.

@@ -20,6 +20,10 @@ const instanceFile = "apisix.uid"
 // openInstance finds the id of this gateway. One that cannot be kept is that of
 // the process.
 func (g *Gateway) openInstance(context.Context) error {
+	if g.Config.Deployment.Provider() == config.NoProvider {
+		g.id = newUUID() // there is no data folder
+		return nil
+	}
 	var err error
 	if g.id, err = instanceID(g.Config); err != nil {
 		g.log.Warn("the id of this instance is not kept", "err", err)

@@ -18,6 +18,9 @@ import (
 
 // openMetrics makes the numbers of the process known and serves all of them.
 func (g *Gateway) openMetrics(ctx context.Context) error {
+	if g.Config.Deployment.Provider() == config.NoProvider {
+		return nil
+	}
 	g.describeProcess()
 	g.describeStore()
 	g.describeStreams()

@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"weir/internal/source/portal"
 )
 
 // Run starts a gateway and serves until a signal ends it or a part that it
@@ -16,7 +19,8 @@ import (
 //	                           nginx_config.worker_shutdown_timeout; a second
 //	                           one ends at once
 //	SIGUSR1                    open the logs anew
-//	SIGHUP                     nothing: configuration is live as it is
+//	SIGHUP                     load the products of 3scale anew; else nothing:
+//	                           configuration is live as it is
 func Run(ctx context.Context, o Options) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGHUP)
@@ -36,6 +40,10 @@ func Run(ctx context.Context, o Options) error {
 	for {
 		select {
 		case s := <-done:
+			if errors.Is(s.err, portal.ErrCacheOff) {
+				fmt.Fprintln(o.Out, s.err) // no failure, for APIcast
+				return nil
+			}
 			if s.err != nil {
 				return s.err
 			}
@@ -74,6 +82,8 @@ func (g *Gateway) serveUntil(ctx context.Context, signals <-chan os.Signal) erro
 				if err := g.Reopen(); err != nil {
 					g.log.Error("logs could not be opened anew", "err", err)
 				}
+			case g.account != nil:
+				g.reloadProducts(ctx)
 			default:
 				g.log.Warn("SIGHUP: nothing to reload: objects are live when they are stored, the file is read at the start")
 			}

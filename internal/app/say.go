@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/model"
 )
 
@@ -21,14 +22,28 @@ func (g *Gateway) sayStart() {
 	if g.Config.File != "" {
 		g.say("config", "%s", g.Config.File)
 	}
-	if len(g.Config.Ignored) == 0 {
+	g.sayIgnored("configuration keys", g.Config.Ignored)
+	if g.APIcast != nil {
+		g.sayIgnored("environment variables of APIcast", g.APIcast.Ignored)
+	}
+}
+
+func (g *Gateway) sayIgnored(what string, ignored []config.Ignored) {
+	if len(ignored) == 0 {
 		return
 	}
 	var parts []string
-	for _, i := range g.Config.Ignored {
+	for _, i := range ignored {
 		parts = append(parts, i.Path+" ("+i.Why+")")
 	}
-	g.log.Warn("configuration keys without effect: " + strings.Join(parts, ", "))
+	g.log.Warn(what + " without effect: " + strings.Join(parts, ", "))
+}
+
+// sayProducts names the addresses that are open for 3scale.
+func (g *Gateway) sayProducts() {
+	if g.account != nil {
+		g.say("3scale", "%s", strings.Join(g.account.urls, " "))
+	}
 }
 
 // sayLoading returns a function that tells, once a second, how far a long
@@ -78,6 +93,7 @@ func (g *Gateway) sayReady() {
 	if len(g.dataURLs) > 0 {
 		g.say("proxy", "%s", strings.Join(g.dataURLs, " "))
 	}
+	g.sayProducts()
 	if len(g.streamAddrs) > 0 {
 		var at []string
 		for _, a := range g.streamAddrs {

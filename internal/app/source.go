@@ -38,6 +38,8 @@ func (g *Gateway) openSource(ctx context.Context) error {
 		}
 		g.source = g.store
 		return nil
+	case p == config.NoProvider:
+		return nil
 	case fromFile(g.Config):
 		return g.openFile(p)
 	case p == "yaml":

@@ -52,6 +52,7 @@ func (g *Gateway) openState(context.Context) error {
 		Reveal:        revealer(secrets),
 		Plugins:       plugins.All(),
 		StreamPlugins: plugins.Streams(),
+		Products:      g.products(),
 		Enabled:       selection(g.Config),
 		Strict:        fromFile(g.Config),
 		Router:        routerKind(g.Config.APISIX.Router.HTTP),
@@ -204,6 +205,10 @@ func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
 
 // load follows the source and waits until the first whole state is applied.
 func (g *Gateway) load(ctx context.Context) error {
+	if g.source == nil {
+		close(g.loaded)
+		return nil
+	}
 	g.openCopy(ctx)
 	follow, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -20,7 +20,7 @@ import (
 // Like the data plane for HTTP it opens when a whole state is applied.
 func (g *Gateway) openStream(ctx context.Context) error {
 	a := &g.Config.APISIX
-	if g.Config.Deployment.Role == "control_plane" || a.HTTP.ProxyMode == "http" {
+	if g.Config.Deployment.Role == "control_plane" || a.HTTP.ProxyMode == "http" || g.Config.Deployment.Provider() == config.NoProvider {
 		return nil
 	}
 	n := &g.Config.Nginx.Stream

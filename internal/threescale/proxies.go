@@ -16,6 +16,8 @@ type Proxy struct {
 	Host          string // name or address, IPv6 without brackets
 	Port          int
 	Authorization string // Proxy-Authorization; empty: none
+
+	user *url.Userinfo
 }
 
 // NewProxy reads the URL of a forward proxy; an empty one is none.
@@ -34,6 +36,7 @@ func NewProxy(raw string) (*Proxy, error) {
 		}
 	}
 	if u.User != nil {
+		p.user = u.User
 		password, _ := u.User.Password()
 		p.Authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	Services []string          // APICAST_SERVICES_LIST
 	Filter   apicast.Filter
 
+	Idle    bool          // load nothing
 	Lazy    bool          // load a host when a request asks for it
 	TTL     time.Duration // how long what was loaded is kept; below 0: for ever
 	Timeout time.Duration // how long the portal may take to be there (old API)
@@ -129,6 +130,19 @@ func (s *Source) Document(oidc bool) json.RawMessage {
 	return now.document(oidc)
 }
 
+// Place is where products come from, for people.
+func (s *Source) Place() string {
+	switch o := s.origin; {
+	case o.data != nil:
+		return "a data URL"
+	case o.file != "":
+		return o.file
+	case o.endpoint != "":
+		return redact(o.endpoint)
+	}
+	return "nowhere"
+}
+
 // Len is the number of products.
 func (s *Source) Len() int { return len(s.current.Load().order) }
 
@@ -146,7 +160,7 @@ func (s *Source) Run(ctx context.Context, apply func(model.Delta) error) error {
 		s.loads.Wait()
 	}()
 	first := func(old *state) *state { return old }
-	if !s.cfg.Lazy {
+	if !s.cfg.Lazy && !s.cfg.Idle {
 		out, err := s.load(ctx, "")
 		switch {
 		case ctx.Err() != nil:
@@ -185,7 +199,7 @@ func (s *Source) Run(ctx context.Context, apply func(model.Delta) error) error {
 
 // ticker ticks where what is loaded is to be loaded anew.
 func (s *Source) ticker(every time.Duration) (<-chan time.Time, func()) {
-	if s.cfg.Lazy || every <= 0 {
+	if s.cfg.Lazy || s.cfg.Idle || every <= 0 {
 		return nil, func() {}
 	}
 	t := time.NewTicker(every)
