@@ -29,6 +29,11 @@ type Case struct {
 	Consumers Consumers
 	Plugins   []plugin.Spec // that the plugin may contain
 	Requests  []Request
+
+	// Product is the product whose policy the plugin is (Env.Product), Begin makes a
+	// request one to it; nil: there is none.
+	Product any
+	Begin   func(*plugin.Ctx)
 }
 
 // Consumers is a plugin.ConsumerIndex: by plugin name and key; by an empty
@@ -77,6 +82,9 @@ type Request struct {
 	UpstreamBody string
 	// Pause is how long the plugin makes the request wait, in all.
 	Pause time.Duration
+	// Before runs when the request has begun, Look when it is over; nil: nothing.
+	Before func(*plugin.Ctx)
+	Look   func(*testing.T, *plugin.Ctx)
 }
 
 // An Answer is what the upstream answers: 200 without a body if zero.
@@ -95,6 +103,7 @@ func Run(t *testing.T, spec plugin.Spec, cases []Case) {
 			env := Env(func() time.Time { return now })
 			var keeper plugin.Keeper
 			env.Keep = keeper.Uses()
+			env.Product = c.Product
 			contain(&env, c.Plugins)
 			ph, err := spec.Compile([]byte(c.Config), env)
 			if c.Invalid != "" {
@@ -110,7 +119,15 @@ func Run(t *testing.T, spec plugin.Spec, cases []Case) {
 				now = now.Add(r.After)
 				ctx := r.ctx(now)
 				ctx.Index = c.Consumers
+				for _, f := range [...]func(*plugin.Ctx){c.Begin, r.Before} {
+					if f != nil {
+						f(ctx)
+					}
+				}
 				r.check(t, i, ctx, r.serve(ph, ctx))
+				if r.Look != nil {
+					r.Look(t, ctx)
+				}
 			}
 			if ph.Close != nil {
 				ph.Close()
@@ -305,7 +322,7 @@ func NewCtx(target string, fields ...[2]string) *plugin.Ctx {
 
 // Send runs the request phases; nil means that the request goes upstream.
 func Send(ph plugin.Phases, c *plugin.Ctx) *plugin.Reply {
-	for _, f := range [...]func(*plugin.Ctx) *plugin.Reply{ph.Rewrite, ph.Access, ph.BeforeProxy} {
+	for _, f := range [...]func(*plugin.Ctx) *plugin.Reply{ph.Rewrite, ph.Access, ph.Content, ph.BeforeProxy} {
 		if f == nil {
 			continue
 		}
