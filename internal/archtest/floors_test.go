@@ -59,7 +59,7 @@ var floors = map[string][]string{
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter", "internal/model"},
 
 	"internal/threescale/threescaletest": {
-		"internal/threescale", "internal/plugin", "internal/plugin/plugintest", "internal/meter", "internal/dialect/apicast",
+		"internal/threescale", "internal/plugin", "internal/plugin/plugintest", "internal/meter", "internal/model", "internal/dialect/apicast",
 	},
 
 	"internal/redisclient/redistest":   {},

@@ -58,7 +58,10 @@ func (x *exchange) decideProduct(snap *snapshot.Snapshot) *plugin.Reply {
 }
 
 func (x *exchange) enterProduct() *plugin.Reply {
-	if reply := x.run.Rewrite(&x.ctx); reply != nil {
+	if reply := x.route.Product.Refusal(); reply != nil {
+		return reply
+	}
+	if reply := x.run.Rewrite(&x.ctx); reply != nil && reply != plugin.PhaseOver {
 		return reply
 	}
 	if reply := x.run.Access(&x.ctx); reply != nil {

@@ -190,6 +190,10 @@ type Reply struct {
 	Body   []byte
 }
 
+// PhaseOver is no answer: the policies after the one that returns it do not see
+// this phase. Only policies of 3scale products may return it, from Rewrite.
+var PhaseOver = new(Reply)
+
 // JSON makes a Reply whose body is v as JSON and a line feed. The content type
 // is the gateway's default, text/plain, as APISIX answers.
 func JSON(status int, v any, header ...[2]string) *Reply {

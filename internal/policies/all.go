@@ -5,14 +5,36 @@ package policies
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/policies/clearcontext"
+	"weir/internal/policies/cors"
+	"weir/internal/policies/echo"
 	"weir/internal/policies/fapi"
+	"weir/internal/policies/findservice"
+	"weir/internal/policies/grpc"
+	"weir/internal/policies/headers"
 	"weir/internal/policies/ipcheck"
 	"weir/internal/policies/jwtclaimcheck"
 	"weir/internal/policies/keycloakrolecheck"
+	"weir/internal/policies/loadconfiguration"
+	"weir/internal/policies/localchain"
+	"weir/internal/policies/maintenancemode"
+	"weir/internal/policies/nginxfilters"
+	"weir/internal/policies/nginxmetrics"
 	"weir/internal/policies/oauthmtls"
+	"weir/internal/policies/onfailed"
 	"weir/internal/policies/payloadlimits"
 	"weir/internal/policies/ratelimit"
+	"weir/internal/policies/requestunbuffered"
+	"weir/internal/policies/retry"
+	"weir/internal/policies/rewriteurlcaptures"
+	"weir/internal/policies/routing"
+	"weir/internal/policies/soap"
+	"weir/internal/policies/standalone"
 	"weir/internal/policies/statuscodeoverwrite"
+	"weir/internal/policies/upstream"
+	"weir/internal/policies/upstreamconnection"
+	"weir/internal/policies/urlrewriting"
+	"weir/internal/policies/websocket"
 )
 
 //go:generate go run gen.go
@@ -20,13 +42,35 @@ import (
 // All returns every policy. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		clearcontext.Policy,
+		cors.Policy,
+		echo.Policy,
 		fapi.Policy,
+		findservice.Policy,
+		grpc.Policy,
+		headers.Policy,
 		ipcheck.Policy,
 		jwtclaimcheck.Policy,
 		keycloakrolecheck.Policy,
+		loadconfiguration.Policy,
+		localchain.Policy,
+		maintenancemode.Policy,
+		nginxfilters.Policy,
+		nginxmetrics.Policy,
 		oauthmtls.Policy,
+		onfailed.Policy,
 		payloadlimits.Policy,
 		ratelimit.Policy,
+		requestunbuffered.Policy,
+		retry.Policy,
+		rewriteurlcaptures.Policy,
+		routing.Policy,
+		soap.Policy,
+		standalone.Policy,
 		statuscodeoverwrite.Policy,
+		upstream.Policy,
+		upstreamconnection.Policy,
+		urlrewriting.Policy,
+		websocket.Policy,
 	}
 }

@@ -23,6 +23,10 @@ type Operation struct {
 	Op        string        `json:"op" schema:"required,enum===|!=|matches" doc:"The comparison; matches looks for a PCRE pattern."`
 	Right     schema.Scalar `json:"right" doc:"Right operand."`
 	RightType string        `json:"right_type" schema:"default=plain,enum=plain|liquid" doc:"How the right operand is evaluated."`
+
+	// Of is the left operand instead of Left, for policies that compare a part of the
+	// request; nil: Left.
+	Of func(*plugin.Ctx) string `json:"-"`
 }
 
 // A Test is a compiled condition. The zero Test always holds.
@@ -35,6 +39,7 @@ type Test struct {
 // A term is a compiled operation: of two texts, or one and a pattern.
 type term struct {
 	left, right *Text
+	of          func(*plugin.Ctx) string // instead of left
 	not         bool
 	pattern     *expr.Pattern // instead of right
 	last        *atomic.Pointer[lastPattern]
@@ -86,7 +91,7 @@ func CombineIn(scope func(*plugin.Ctx) liquid.Scope, op string, operations []Ope
 }
 
 func (o *Operation) compile(scope func(*plugin.Ctx) liquid.Scope) (term, error) {
-	var m term
+	m := term{of: o.Of}
 	var err error
 	if m.left, err = NewTextIn(scope, string(o.Left), o.LeftType); err != nil {
 		return m, err
@@ -110,7 +115,7 @@ func (o *Operation) compile(scope func(*plugin.Ctx) liquid.Scope) (term, error) 
 	default:
 		return m, fmt.Errorf("unsupported operation %q", o.Op)
 	}
-	if _, ok := m.left.Constant(); ok && constant {
+	if _, ok := m.left.Constant(); ok && constant && m.of == nil {
 		m.fixed, m.holds = true, m.eval(nil)
 	}
 	return m, nil
@@ -133,7 +138,12 @@ func (t *Test) Always() bool { return t.terms == nil && !t.never }
 func (t *Test) Never() bool { return t.never }
 
 func (m *term) eval(c *plugin.Ctx) bool {
-	left := m.left.Value(c)
+	left := ""
+	if m.of != nil {
+		left = m.of(c)
+	} else {
+		left = m.left.Value(c)
+	}
 	switch {
 	case m.pattern != nil:
 		return matches(m.pattern, left)

@@ -27,6 +27,10 @@ type Product struct {
 	// set before the first request.
 	Broken bool
 
+	// OnBroken answers every request to a broken product (policy on_failed); nil:
+	// its other policies run.
+	OnBroken *plugin.Reply
+
 	env  plugin.Env
 	own  *way // to Upstream, if no policy says how
 	ways ways
@@ -71,6 +75,14 @@ func NewProduct(m *model.Product, rt *Runtime, env plugin.Env) (*Product, error)
 
 func refusal(r model.Refusal) *plugin.Reply {
 	return &plugin.Reply{Status: r.Status, Header: [][2]string{{"Content-Type", r.ContentType}}, Body: []byte(r.Message)}
+}
+
+// Refusal is what answers every request to the product, or nil.
+func (p *Product) Refusal() *plugin.Reply {
+	if p.Broken {
+		return p.OnBroken
+	}
+	return nil
 }
 
 // ProductOf is the product whose policy is being compiled.

@@ -31,8 +31,8 @@ var (
 	anyValue    = regexp.MustCompile(`\{[-\w_]+\}`)
 )
 
-// segment is what a placeholder stands for (apicast.md §2.4).
-const segment = `([\w\-.~%!$&'()*+,;=@:]+)`
+// Segment is what a placeholder stands for (apicast.md §2.4).
+const Segment = `([\w\-.~%!$&'()*+,;=@:]+)`
 
 // NewRule compiles a mapping rule.
 func NewRule(m model.MappingRule) (*Rule, error) {
@@ -47,7 +47,7 @@ func NewRule(m model.MappingRule) (*Rule, error) {
 		r.plain, r.exact = body, exact
 		return r, nil
 	}
-	source := strings.ReplaceAll(placeholder.ReplaceAllLiteralString(pattern, segment), ".", `\.`)
+	source := strings.ReplaceAll(placeholder.ReplaceAllLiteralString(pattern, Segment), ".", `\.`)
 	match, err := regexp.Compile("^(?:" + source + ")")
 	if err != nil {
 		return nil, fmt.Errorf("mapping rule %q: %w", m.Pattern, err)
@@ -84,4 +84,9 @@ func (r *Rule) covers(path string) bool {
 // Methods says that a list of methods of a policy's rule covers a method.
 func Methods(list []string, method string) bool {
 	return slices.Contains(list, "ANY") || slices.Contains(list, method)
+}
+
+// MeansMethod says that a list of methods has a method; an empty list means all.
+func MeansMethod(list []string, method string) bool {
+	return len(list) == 0 || slices.Contains(list, method)
 }

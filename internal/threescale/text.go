@@ -139,14 +139,16 @@ func reader(path []string) func(*plugin.Ctx) (string, bool) {
 	if name == "service" && len(members) == 1 && members[0] == "id" {
 		return func(c *plugin.Ctx) (string, bool) { return Of(c).Product.ID, true }
 	}
-	return func(c *plugin.Ctx) (string, bool) {
-		v := liquid.Walk(contextValue(c, name), members)
-		if s, ok := v.(string); ok {
-			return s, true
-		}
-		dst, ok := liquid.AppendText(nil, v)
-		return string(dst), ok
+	return func(c *plugin.Ctx) (string, bool) { return TextOf(liquid.Walk(contextValue(c, name), members)) }
+}
+
+// TextOf is what templates show of a value; false: it has members.
+func TextOf(v any) (string, bool) {
+	if s, ok := v.(string); ok {
+		return s, true
 	}
+	dst, ok := liquid.AppendText(nil, v)
+	return string(dst), ok
 }
 
 // nothing is a member of what has none.

@@ -5,8 +5,14 @@ import (
 	"strings"
 )
 
-// SetPath gives the request another path, decoded.
-func (r *Request) SetPath(path string) { r.Path, r.Rewritten = path, true }
+// SetPath gives the request another path, decoded; it lives as long as the
+// request. One that does not begin with a slash gets one.
+func (r *Request) SetPath(path string) {
+	if path == "" || path[0] != '/' {
+		path = "/" + path
+	}
+	r.Path, r.Rewritten = path, true
+}
 
 // SetQuery gives the request another query string, as it is sent.
 func (r *Request) SetQuery(query string) { r.Query, r.Rewritten = query, true }
