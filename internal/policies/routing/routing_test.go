@@ -128,10 +128,12 @@ func TestOwner(t *testing.T) {
 			}
 		}
 	}
-	type n = threescale.Count
+	n := func(metric string, delta int64) threescale.Count {
+		return threescale.Count{Metric: metric, Delta: delta}
+	}
 	threescaletest.Run(t, Policy, []plugintest.Case{
-		{Name: "no owner", Config: `{"rules":[{"url":"http://x","condition":{}}]}`, Requests: []plugintest.Request{{Before: counted, Look: counts(n{"a", 9}, n{"b", 2}, n{"c", 4})}}},
-		{Name: "owner", Config: `{"rules":[{"url":"http://x","condition":{},"owner_id":1}]}`, Requests: []plugintest.Request{{Before: counted, Look: counts(n{"a", 1}, n{"c", 4})}}},
+		{Name: "no owner", Config: `{"rules":[{"url":"http://x","condition":{}}]}`, Requests: []plugintest.Request{{Before: counted, Look: counts(n("a", 9), n("b", 2), n("c", 4))}}},
+		{Name: "owner", Config: `{"rules":[{"url":"http://x","condition":{},"owner_id":1}]}`, Requests: []plugintest.Request{{Before: counted, Look: counts(n("a", 1), n("c", 4))}}},
 	})
 }
 
@@ -151,14 +153,14 @@ func TestLaterDecides(t *testing.T) {
 		}
 		chain = append(chain, ph)
 	}
-	for path, want := range map[string]threescale.Usage{"/y": {{"b", 2}}, "/x": {{"a", 1}, {"b", 2}}} {
+	for path, want := range map[string]threescale.Usage{"/y": {{Metric: "b", Delta: 2}}, "/x": {{Metric: "a", Delta: 1}, {Metric: "b", Delta: 2}}} {
 		c := plugintest.NewCtx(path)
 		p.Begin(c)
 		r := threescale.Of(c)
 		r.Matched = []*threescale.Rule{
 			{MappingRule: model.MappingRule{Metric: "a", Delta: 1, Owner: "1"}}, {MappingRule: model.MappingRule{Metric: "b", Delta: 2, Owner: "2"}},
 		}
-		r.Usage = threescale.Usage{{"a", 1}, {"b", 2}}
+		r.Usage = threescale.Usage{{Metric: "a", Delta: 1}, {Metric: "b", Delta: 2}}
 		for _, ph := range chain {
 			ph.Access(c)
 		}

@@ -1,82 +1,44 @@
-<<<<<<< HEAD:internal/threescale/threescaletest/threescaletest.go
-// Package threescaletest drives one policy through the same door as the gateway:
-// compiled for a product, then requests to it.
-=======
->>>>>>> 530e353 (3scale: url_rewriting, rewrite_url_captures, soap, nginx_filters, cors, echo, on_failed, maintenance_mode, routing, upstream and others):internal/threescale/threescaletest/run.go
 package threescaletest
 
 import (
-	"encoding/json"
-	"log/slog"
 	"testing"
 	"time"
 
-	"weir/internal/dialect/apicast"
-	"weir/internal/meter"
+	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 	"weir/internal/threescale"
 )
 
-// Runtime is one with no settings, which logs nothing.
-func Runtime(now func() time.Time) *threescale.Runtime {
-	return threescale.NewRuntime(threescale.Settings{}, slog.New(slog.DiscardHandler), meter.New(0), now)
-}
+// A Reached is an upstream that leads nowhere: what a policy has a request go to.
+type Reached struct{ *model.Upstream }
 
-<<<<<<< HEAD:internal/threescale/threescaletest/threescaletest.go
-// Product compiles the product of a service document. rt nil stands for a Runtime
-// with the real clock.
-func Product(t testing.TB, rt *threescale.Runtime, service, oidc string) *threescale.Product {
-=======
 // Close implements plugin.Upstream.
 func (Reached) Close() {}
 
 // Of compiles a product, without its chain, whose upstreams are Reached; nil: one
 // whose API is at http://api.example.
 func Of(t *testing.T, m *model.Product) *threescale.Product {
->>>>>>> 530e353 (3scale: url_rewriting, rewrite_url_captures, soap, nginx_filters, cors, echo, on_failed, maintenance_mode, routing, upstream and others):internal/threescale/threescaletest/run.go
 	t.Helper()
-	if rt == nil {
-		rt = Runtime(time.Now)
-		t.Cleanup(rt.Close)
+	if m == nil {
+		m = &model.Product{ID: "42", SystemName: "pets", Upstream: "http://api.example", Hosts: []string{"example.com"}}
 	}
-	doc := apicast.Product{Service: json.RawMessage(service)}
-	if oidc != "" {
-		doc.OIDC = json.RawMessage(oidc)
-	}
-	raw, err := json.Marshal(doc)
+	env := plugintest.Env(time.Now)
+	env.Reach = func(m *model.Upstream) (plugin.Upstream, error) { return Reached{m}, nil }
+	rt := Runtime(time.Now)
+	p, err := threescale.NewProduct(m, rt, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := apicast.Decode(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := threescale.NewProduct(m, rt, plugintest.Env(rt.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	t.Cleanup(func() {
+		p.Close()
+		rt.Close()
+	})
 	return p
 }
 
-<<<<<<< HEAD:internal/threescale/threescaletest/threescaletest.go
-// Env is an environment for policies of a product.
-func Env(p *threescale.Product) plugin.Env {
-	env := plugintest.Env(p.Runtime.Now)
-	env.Product, env.Meter, env.Log = p, p.Runtime.Meter, p.Runtime.Log
-	env.Owner = "products/" + p.ID
-	return env
-}
-
-// Compile compiles a policy of a product.
-func Compile(t testing.TB, p *threescale.Product, policy plugin.Spec, config string) plugin.Phases {
-	t.Helper()
-	ph, err := policy.Compile([]byte(config), Env(p))
-	if err != nil {
-		t.Fatal(err)
-=======
-// Run drives one policy through cases as plugintest.Run does, those without a product with Of(nil).
+// Run drives one policy through cases as plugintest.Run does; those without a
+// product have Of(nil).
 func Run(t *testing.T, spec plugin.Spec, cases []plugintest.Case) {
 	t.Helper()
 	standard := Of(t, nil)
@@ -86,27 +48,27 @@ func Run(t *testing.T, spec plugin.Spec, cases []plugintest.Case) {
 			c.Product = standard
 		}
 		c.Begin = c.Product.(*threescale.Product).Begin
->>>>>>> 530e353 (3scale: url_rewriting, rewrite_url_captures, soap, nginx_filters, cors, echo, on_failed, maintenance_mode, routing, upstream and others):internal/threescale/threescaletest/run.go
 	}
-	if ph.Close != nil {
-		t.Cleanup(ph.Close)
-	}
-	return ph
+	plugintest.Run(t, spec, cases)
 }
 
-// Ctx is a GET request to a product with the given header fields.
-func Ctx(p *threescale.Product, target string, fields ...[2]string) *plugin.Ctx {
-	c := plugintest.NewCtx(target, fields...)
-	p.Begin(c)
-	return c
+// Asks looks whether the upstream is asked for the target, with the Host header.
+func Asks(host, target string) func(*testing.T, *plugin.Ctx) {
+	return func(t *testing.T, c *plugin.Ctx) {
+		t.Helper()
+		if reply := threescale.Route(c); reply != nil {
+			t.Errorf("there is no upstream: %d", reply.Status)
+			return
+		}
+		sent := c.To.Target
+		if sent == "" {
+			sent = c.Request.Target
+		}
+		if c.To.Host != host || sent != target {
+			t.Errorf("the upstream is asked for %s at %s, want %s at %s", sent, c.To.Host, target, host)
+		}
+	}
 }
 
-// Claims gives a request a token with these claims, a JSON object.
-func Claims(t testing.TB, c *plugin.Ctx, payload string) {
-	t.Helper()
-	token := &threescale.Token{Payload: json.RawMessage(payload)}
-	if err := json.Unmarshal([]byte(payload), &token.Claims); err != nil {
-		t.Fatal(err)
-	}
-	threescale.Of(c).Token = token
-}
+// Goes is Asks for the target alone.
+func Goes(target string) func(*testing.T, *plugin.Ctx) { return Asks("api.example", target) }
