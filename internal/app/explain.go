@@ -29,6 +29,8 @@ func (g *Gateway) controlHandlers() map[string]http.Handler {
 	handlers := g.discovered()
 	handlers["GET /v1/explain"] = http.HandlerFunc(g.explainQuery)
 	handlers["POST /v1/explain"] = http.HandlerFunc(g.explainBody)
+	handlers["GET /v1/calls"] = http.HandlerFunc(g.measureCalls)
+	handlers["POST /v1/profile"] = http.HandlerFunc(g.captureProfile)
 	return handlers
 }
 

@@ -110,19 +110,20 @@ var floors = map[string][]string{
 	"internal/transfer": {"internal/model", "internal/schema", "internal/document", "internal/keyring", "internal/dialect/...", "internal/source/..."},
 
 	// 6: assembly and instruments
-	"internal/app":       {"internal/..."},
-	"internal/bench":     {"internal/bench/...", "internal/wire"},
-	"internal/bench/...": {"internal/wire"},
-	"internal/echo":      {"internal/wire"},
-	"internal/profile":   {},
-	"internal/archtest":  {},
-	"internal/weirtest":  {"internal/plan", "internal/plugin"},
-	"bench/forwarder":    {},
-	"cmd/weir":           {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
+	"internal/app":          {"internal/..."},
+	"internal/bench":        {"internal/bench/...", "internal/wire"},
+	"internal/bench/...":    {"internal/wire"},
+	"internal/echo":         {"internal/wire"},
+	"internal/profile":      {},
+	"internal/archtest":     {},
+	"internal/weirtest":     {"internal/plan", "internal/plugin"},
+	"internal/weirtest/...": {"internal/plugin"},
+	"bench/forwarder":       {},
+	"cmd/weir":              {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
 }
 
 // testOnly are helpers that no product code imports.
-var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/archtest"}
+var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/weirtest/planted", "internal/archtest"}
 
 // noHTTP are the packages that speak HTTP by wire alone.
 var noHTTP = []string{"internal/wire", "internal/plugin", "internal/plan", "internal/router", "internal/upstream", "internal/engine"}

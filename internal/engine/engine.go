@@ -112,6 +112,7 @@ type Engine struct {
 	door     *door
 	clock    clock
 	counters counters
+	watch    atomic.Pointer[Watch]
 	stop     chan struct{}
 	stopOnce sync.Once
 	sweeper  sync.WaitGroup

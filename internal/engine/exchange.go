@@ -43,7 +43,8 @@ type exchange struct {
 	secure *secure // nil: not over TLS
 	pin    *snapshot.Pin
 
-	counted *cell // the requests
+	counted *cell  // the requests
+	watch   *Watch // nil: nobody watches
 
 	peer       string // the other end's address
 	serverPort string // ours
@@ -115,6 +116,7 @@ func (x *exchange) begin(now time.Time) {
 // handle answers the request. A panic in a plugin loses this request alone.
 func (x *exchange) handle() {
 	x.counted.n.Add(1)
+	x.watch = x.engine.watch.Load()
 	x.wantHost()
 	snap := x.pin.Take()
 	defer x.end()
@@ -144,6 +146,7 @@ func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
 	}
 	x.run.Global = global
 	x.route = snap.Match(&x.ctx)
+	x.observe()
 	if page := x.bodyFault(); page != nil {
 		return page
 	}
@@ -158,6 +161,7 @@ func (x *exchange) decide(snap *snapshot.Snapshot) *plugin.Reply {
 		return pages[x.route.Fault]
 	}
 	x.run.Route = x.route.Plan
+	x.observe()
 	return x.enter(snap)
 }
 
@@ -170,6 +174,7 @@ func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
 		if fault := snap.Attach(&x.run, x.ctx.Consumer); fault != 0 {
 			return pages[fault]
 		}
+		x.observe()
 	}
 	if reply := x.run.Access(&x.ctx); reply != nil {
 		return reply
@@ -192,7 +197,7 @@ func (x *exchange) end() {
 		x.call.Status = x.ctx.Sent.Status
 		x.call.Stop()
 	}
-	if x.engine.AccessLog != nil || x.run.HasLog() {
+	if x.engine.AccessLog != nil || x.watch != nil || x.run.HasLog() {
 		x.ctx.Sent.End = time.Now()
 		if x.calling {
 			x.noteTries()
@@ -208,9 +213,12 @@ func (x *exchange) end() {
 	x.pin.Drop()
 }
 
-// logPhase runs the Log phase and the access log.
+// logPhase runs the Log phase, the access log and what watches requests.
 func (x *exchange) logPhase() {
 	x.runLog()
+	if x.watch != nil {
+		x.watch.end(x)
+	}
 	if x.engine.AccessLog != nil && !x.quiet {
 		x.writeAccess()
 	}

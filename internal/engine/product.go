@@ -44,6 +44,7 @@ func (x *exchange) decideProduct(snap *snapshot.Snapshot) *plugin.Reply {
 		return pages[x.route.Fault]
 	}
 	x.run.Route = x.route.Plan
+	x.observe()
 	x.route.Product.Begin(&x.ctx)
 	if reply := x.enterProduct(); reply != nil {
 		return reply

@@ -64,6 +64,8 @@ type Plan struct {
 	set   Set // of its plugins
 	close []func()
 	refs  atomic.Int32
+
+	origin *Plan // of a watched plan the one that it watches; nil: none
 }
 
 // Has says whether the plan has any of the plugins of another.
@@ -263,10 +265,18 @@ func addResponse(to []ResponseStep, s *Step, run func(*plugin.Ctx)) []ResponseSt
 
 // Acquire adds a reference, for a stream that outlives its request's pin. The
 // caller must hold a pin or a reference.
-func (p *Plan) Acquire() { p.refs.Add(1) }
+func (p *Plan) Acquire() {
+	if p.origin != nil {
+		p = p.origin
+	}
+	p.refs.Add(1)
+}
 
 // Release drops a reference; with the last one the plugins are closed.
 func (p *Plan) Release() {
+	if p.origin != nil {
+		p = p.origin
+	}
 	if p.refs.Add(-1) > 0 {
 		return
 	}

@@ -3,6 +3,9 @@ package plugin
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
 
 	"weir/internal/schema"
 )
@@ -38,6 +41,7 @@ type Meta struct {
 type Spec struct {
 	Meta
 
+	pkg        string // import path
 	config     *schema.Schema
 	credential *schema.Schema
 	metadata   *schema.Schema
@@ -58,7 +62,7 @@ func Define[C any](m Meta, compile func(*C, Env) (Phases, error), opts ...Option
 	}
 	m.Guard = m.Guard || m.Type == "auth"
 	config := schema.Of[C]().With("_meta", []byte(metaSchema), metaComment)
-	s := Spec{Meta: m, config: config}
+	s := Spec{Meta: m, config: config, pkg: packageOf(compile)}
 	s.compile = func(raw json.RawMessage, env Env) (Phases, error) {
 		c := new(C)
 		if err := config.Decode(raw, c); err != nil {
@@ -74,6 +78,17 @@ func Define[C any](m Meta, compile func(*C, Env) (Phases, error), opts ...Option
 	}
 	return s
 }
+
+// packageOf is the import path of the package that a function is written in.
+func packageOf(function any) string {
+	name := runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
+	slash := strings.LastIndexByte(name, '/') + 1
+	path, _, _ := strings.Cut(name[slash:], ".")
+	return name[:slash] + path
+}
+
+// Package is the import path of the package that the plugin is written in.
+func (s Spec) Package() string { return s.pkg }
 
 // An Option extends a Spec.
 type Option func(*Spec)
