@@ -11,7 +11,7 @@ import (
 	"weir/internal/profile"
 )
 
-func control(t *testing.T, g *Gateway, method, path string) (status int, body string) {
+func askControl(t *testing.T, g *Gateway, method, path string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequest(method, "http://"+g.Control().String()+path, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestProfiles(t *testing.T) {
 	g := start(t, o)
 	defer stop(t, g)
 	for _, kind := range []string{"cpu", "alloc", "mutex", "block"} {
-		status, body := control(t, g, "POST", "/v1/profile?seconds=0.2&type="+kind)
+		status, body := askControl(t, g, "POST", "/v1/profile?seconds=0.2&type="+kind)
 		var c profile.Capture
 		if err := json.Unmarshal([]byte(body), &c); err != nil || status != 200 {
 			t.Fatalf("%s: %d %.200s", kind, status, body)
@@ -59,7 +59,7 @@ func TestProfiles(t *testing.T) {
 		{"GET", "/v1/calls?seconds=0.1&uri=/a*", 404, "no such request came"},
 		{"GET", "/v1/calls?header=x", 400, "Name: value"},
 	} {
-		if status, body := control(t, g, c.method, c.path); status != c.status || !strings.Contains(body, c.says) {
+		if status, body := askControl(t, g, c.method, c.path); status != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
 	}
