@@ -14,6 +14,7 @@ import (
 	"weir/internal/policies/headers"
 	"weir/internal/policies/ipcheck"
 	"weir/internal/policies/jwtclaimcheck"
+	"weir/internal/policies/jwtparser"
 	"weir/internal/policies/keycloakrolecheck"
 	"weir/internal/policies/loadconfiguration"
 	"weir/internal/policies/localchain"
@@ -51,6 +52,7 @@ func All() []plugin.Spec {
 		headers.Policy,
 		ipcheck.Policy,
 		jwtclaimcheck.Policy,
+		jwtparser.Policy,
 		keycloakrolecheck.Policy,
 		loadconfiguration.Policy,
 		localchain.Policy,
