@@ -92,7 +92,7 @@ func TestDiscovery(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		if _, err := d.Verify(r.token(t, "k2"), time.Now(), 0); err != nil {
 			t.Errorf("the new key: %v", err)
 		}
