@@ -1,13 +1,35 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
 
 bench-proxy: bench-weir ## CPU per proxied request beside nginx and a byte forwarder (BENCH_FLAGS="--rounds 6 --json")
 	@bash bench/proxy.sh --weir bin/weir $(BENCH_FLAGS)
+
+bench-body: bench-weir ## CPU per answer of 100 KiB beside nginx, its buffers as they are by default and unbuffered
+	@bash bench/proxy.sh --weir bin/weir --answer 102400 --connections 16 --engines weir,nginx,bare,unbuffered $(BENCH_FLAGS)
+
+bench-upload: bench-weir ## the same for requests with bodies of 100 KiB
+	@bash bench/proxy.sh --weir bin/weir --upload 102400 --connections 16 --engines weir,nginx,bare,unbuffered $(BENCH_FLAGS)
+
+bench-slow: bench-weir ## memory while 1 GiB goes through to a slow client, and from one (BENCH_FLAGS="--seconds 60")
+	@bin/weir bench slow $(BENCH_FLAGS)
+	@bin/weir bench slow --upload $(BENCH_FLAGS)
+
+bench-websockets: bench-weir ## memory of 10,000 idle WebSockets
+	@bin/weir bench websockets $(BENCH_FLAGS)
+
+bench-keepalive: bench-weir ## 10,000 GET and 10,000 POST each when the upstream's idle time-out ends
+	@bin/weir bench keepalive $(BENCH_FLAGS)
+
+bench-updates: bench-weir ## 400 updates back to back, of 40,000 routes and 20,000 upstreams and of a tenth of that
+	@bin/weir bench updates $(BENCH_FLAGS)
+
+bench-http2: ## CPU per HTTP/2 request beside net/http's own reverse proxy
+	@go test -run '^$$' -bench ReverseProxy -benchtime 9x ./internal/engine/h2
 
 bench-start: bench-weir ## start to first authenticated 200 with 50,000 consumers (BENCH_FLAGS="--consumers 100000")
 	@bin/weir bench churn --start $(BENCH_FLAGS)

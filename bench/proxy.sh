@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # CPU time per proxied request: weir, nginx doing the same work, nginx with a bare
-# proxy_pass, and a bare Go byte forwarder, one core each, in alternating rounds
+# proxy_pass (its buffers as they are by default, or unbuffered), and a bare Go byte
+# forwarder, one core each, in alternating rounds
 # of one run. With --chain weir runs limit-count, prometheus and proxy-rewrite
 # beside key-auth, and is compared with nginx that does none of it. With
 # --threescale weir serves a 3scale product of seven policies, with 3scale_batcher
@@ -16,11 +17,13 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: bench/proxy.sh [options]
-  --engines LIST      of weir,nginx,bare,forwarder,threescale,batcher (default:
+  --engines LIST      of weir,nginx,bare,unbuffered,forwarder,threescale,batcher (default:
                       weir,nginx,forwarder; with --chain weir,bare; with
                       --threescale batcher,threescale,bare)
   --threescale        3scale products in weir
   --chain             key-auth + limit-count + prometheus + proxy-rewrite in weir
+  --answer BYTES      size of the origin's answers (default 75, from memory)
+  --upload BYTES      POST bodies of that size; the origin answers once it has all
   --rounds N          rounds, alternately forward and backward (default 6)
   --seconds N         length of a round of one engine (default 4)
   --connections N     keep-alive connections of wrk (default 64)
@@ -30,12 +33,14 @@ usage: bench/proxy.sh [options]
 TEXT
 }
 
-engines= chain= threescale= rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
+engines= chain= threescale= answer= upload= rounds=6 seconds=4 connections=64 consumers=50000 weir= json=
 while [ $# -gt 0 ]; do
   case $1 in
     --engines) engines=$2; shift 2 ;;
     --chain) chain=1; shift ;;
     --threescale) threescale=1; shift ;;
+    --answer) answer=$2; shift 2 ;;
+    --upload) upload=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --connections) connections=$2; shift 2 ;;
@@ -64,10 +69,12 @@ PATH=$PATH:/usr/sbin
 [ "$(nproc)" -ge 2 ] || die "needs two cores: one for the gateway, one for wrk and the upstream"
 
 path=/bench/consumers
+serve="return 200 '{\"message\":\"seventy-five bytes of an answer from the origin, no more ...\"}\\\\n';"
 plugins=key-auth
 [ -z "$chain" ] || plugins="key-auth, limit-count, prometheus, proxy-rewrite"
 [ -z "$threescale" ] || plugins="headers x3, logging, headers x2, apicast"
 dir=$(mktemp -d)
+chmod 711 "$dir" # nginx works as another user
 declare -A pid=() port=()
 
 # Only what was started here is stopped, by its process id.
@@ -108,11 +115,18 @@ await() {
 
 fill() { # TEMPLATE DIR LISTEN UPSTREAM
   mkdir -p "$2"
-  sed -e "s|@DIR@|$2|g" -e "s|@LISTEN@|$3|g" -e "s|@UPSTREAM@|$4|g" -e "s|@PATH@|$path|g" "$1" >"$2/nginx.conf"
+  sed -e "s|@DIR@|$2|g" -e "s|@SERVE@|$serve|g" -e "s|@MORE@|${more:-}|g" -e "s|@LISTEN@|$3|g" -e "s|@UPSTREAM@|$4|g" -e "s|@PATH@|$path|g" "$1" >"$2/nginx.conf"
 }
 
 start_origin() {
   free_port; origin=127.0.0.1:$free
+  if [ -n "$answer" ]; then
+    mkdir -p "$dir/origin"
+    head -c "$answer" /dev/zero | tr '\0' x >"$dir/origin/answer"
+    serve="rewrite ^ /answer break; root $dir/origin;"
+  elif [ -n "$upload" ]; then
+    serve="rewrite ^ /end break; proxy_pass http://$origin; proxy_pass_request_body off; proxy_set_header Content-Length '';"
+  fi
   fill bench/origin.conf.tmpl "$dir/origin" "$origin" ""
   taskset -c 1 nginx -p "$dir/origin" -c "$dir/origin/nginx.conf" 2>"$dir/origin.log" &
   pid[origin]=$!
@@ -126,10 +140,14 @@ start_nginx() {
   pid[nginx]=$!
 }
 
-start_bare() {
-  fill bench/bare.conf.tmpl "$dir/bare" "127.0.0.1:${port[bare]}" "$origin"
-  taskset -c 0 nginx -p "$dir/bare" -c "$dir/bare/nginx.conf" 2>"$dir/bare.log" &
-  pid[bare]=$!
+start_bare() { start_plain bare ""; }
+
+start_unbuffered() { start_plain unbuffered "proxy_buffering off; proxy_request_buffering off;"; }
+
+start_plain() { # ENGINE SETTINGS
+  more=$2 fill bench/bare.conf.tmpl "$dir/$1" "127.0.0.1:${port[$1]}" "$origin"
+  taskset -c 0 nginx -p "$dir/$1" -c "$dir/$1/nginx.conf" 2>"$dir/$1.log" &
+  pid[$1]=$!
 }
 
 start_forwarder() {
@@ -235,7 +253,7 @@ check() {
   done
   [ "$status" = 200 ] || { tail -20 "$dir/$1.log" >&2; die "$1: status $status with a key, want 200"; }
   case $1 in
-    forwarder|bare) return ;;
+    forwarder|bare|unbuffered) return ;;
     threescale|batcher) check_products "$1" "$url" "$key"; return ;;
   esac
   if [ -n "$chain" ] && [ "$1" = weir ]; then
@@ -273,7 +291,7 @@ cpu() {
 measure() {
   local before after result
   before=$(cpu "$1")
-  result=$(BENCH_KEYS=$dir/keys BENCH_PATH=$path taskset -c 1 wrk -t1 -c"$connections" -d"$3s" \
+  result=$(BENCH_KEYS=$dir/keys BENCH_PATH=$path BENCH_UPLOAD=$upload taskset -c 1 wrk -t1 -c"$connections" -d"$3s" \
     -s bench/wrk.lua "http://127.0.0.1:${port[$1]}" | sed -n 's/^RESULT //p')
   after=$(cpu "$1")
   [ -n "$result" ] || die "$1: wrk printed no result"
@@ -296,7 +314,7 @@ awk -v n="$consumers" 'BEGIN {step = n > 512 ? n / 512 : 1} NR - 1 >= want && pi
 
 start_origin
 for e in "${engine_list[@]}"; do
-  case $e in weir|nginx|bare|forwarder|threescale|batcher) ;; *) die "no engine named $e" ;; esac
+  case $e in weir|nginx|bare|unbuffered|forwarder|threescale|batcher) ;; *) die "no engine named $e" ;; esac
   free_port; port[$e]=$free
   "start_$e"
   await "http://127.0.0.1:${port[$e]}/" "$e" "$dir/$e.log"

@@ -218,7 +218,7 @@ func (g *Gateway) revision() control.Revision {
 	st, work := g.sourceStatus(), g.state.Work()
 	r := control.Revision{
 		Applied: g.state.Current().Revision, Connected: st.Connected, LastError: st.LastError,
-		Compiled: work.Compiled, Deltas: work.Deltas, Resyncs: st.Resyncs,
+		Compiled: work.Compiled, Deltas: work.Deltas, Applying: work.Spent.Seconds(), Resyncs: st.Resyncs,
 	}
 	r.StaleSince = g.staleSince.Load()
 	r.Store = max(st.StoreRevision, r.Applied)

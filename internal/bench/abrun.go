@@ -24,6 +24,7 @@ const requestTimeout = 10 * time.Second
 // A target is a running side.
 type target struct {
 	name    string
+	pid     int
 	dial    dialer
 	cpu     func() (time.Duration, error) // used since its start
 	explain func(error) error             // adds what the gateway said last; nil: nothing is known
@@ -112,7 +113,7 @@ func startSide(ctx context.Context, s *side, dir string, place func(func() error
 		return nil, err
 	}
 	t := &target{
-		name: s.name, dial: tcpDialer(fmt.Sprintf("127.0.0.1:%d", free[0])), explain: p.explain, stop: p.stop,
+		name: s.name, pid: p.cmd.Process.Pid, dial: tcpDialer(fmt.Sprintf("127.0.0.1:%d", free[0])), explain: p.explain, stop: p.stop,
 		cpu: func() (time.Duration, error) { return cpuTime(p.cmd.Process.Pid) },
 	}
 	ctx, cancel := context.WithTimeout(ctx, ready)

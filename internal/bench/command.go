@@ -26,7 +26,8 @@ func Command() *cobra.Command {
 		Short: "Measure a gateway: this one or any with the same Admin API and etcd layout",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand())
+	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand(),
+		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand())
 	return cmd
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +30,14 @@ type fakeGateway struct {
 	paths  map[string]string       // uri → key of the route
 	keys   map[string]string       // apikey → key of the consumer
 	late   sync.WaitGroup          // writes still to take effect
+
+	applied, compiled atomic.Int64 // of what came from etcd
+}
+
+// control is GET /v1/revision.
+func (f *fakeGateway) control(w http.ResponseWriter, _ *http.Request) {
+	n := f.compiled.Load()
+	fmt.Fprintf(w, `{"applied":%d,"compiled":{"routes":%d},"apply_seconds":%g}`, f.applied.Load(), n, float64(n)/1000)
 }
 
 type fakeDocument struct {

@@ -86,7 +86,7 @@ type managed struct {
 	proc   *process
 }
 
-type ports struct{ data, admin, store, peer int }
+type ports struct{ data, admin, store, peer, control int }
 
 const configTemplate = `# written by weir bench
 apisix:
@@ -94,7 +94,9 @@ apisix:
     - ip: 127.0.0.1
       port: %d
   enable_ipv6: false
-  enable_control: false
+  control:
+    ip: 127.0.0.1
+    port: %d
   ssl:
     enable: false
   data_encryption:
@@ -136,15 +138,15 @@ const externalTemplate = `  etcd:
 // newManaged writes the configuration below dir and, with externalEtcd, starts
 // etcd; the gateway itself is started by start.
 func newManaged(dir, weir, externalEtcd string) (*managed, error) {
-	free, err := freePorts(4)
+	free, err := freePorts(5)
 	if err != nil {
 		return nil, err
 	}
 	m := &managed{
 		weir: weir, dir: dir, config: filepath.Join(dir, "config.yaml"), key: apiKey(uint64(os.Getpid()), 0),
-		ports: ports{data: free[0], admin: free[1], store: free[2], peer: free[3]},
+		ports: ports{data: free[0], admin: free[1], store: free[2], peer: free[3], control: free[4]},
 	}
-	text := fmt.Sprintf(configTemplate, m.ports.data, m.key, m.ports.admin)
+	text := fmt.Sprintf(configTemplate, m.ports.data, m.ports.control, m.key, m.ports.admin)
 	if externalEtcd == "" {
 		text += fmt.Sprintf(embeddedTemplate, filepath.Join(dir, "data"), m.ports.store)
 	} else {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -52,7 +54,8 @@ func fakeWeir(path string) error {
 				Port int    `yaml:"port"`
 			} `yaml:"node_listen"`
 			Control struct {
-				Port int `yaml:"port"`
+				IP   string `yaml:"ip"`
+				Port int    `yaml:"port"`
 			} `yaml:"control"`
 		} `yaml:"apisix"`
 		Deployment struct {
@@ -104,16 +107,17 @@ func fakeWeir(path string) error {
 		return err
 	}
 	listen := c.Apisix.NodeListen[0]
-	admin := c.Deployment.Admin.AdminListen
+	admin, control := c.Deployment.Admin.AdminListen, c.Apisix.Control
 	servers := []*http.Server{
 		{Addr: fmt.Sprintf("%s:%d", listen.IP, listen.Port), Handler: http.HandlerFunc(f.data)},
 		{Addr: fmt.Sprintf("%s:%d", admin.IP, admin.Port), Handler: http.HandlerFunc(f.adminAPI)},
+		{Addr: fmt.Sprintf("%s:%d", control.IP, control.Port), Handler: http.HandlerFunc(f.control)},
 	}
 	for _, s := range servers {
 		wg.Go(func() { _ = s.ListenAndServe() })
 	}
 	<-ctx.Done()
-	return errors.Join(servers[0].Close(), servers[1].Close())
+	return errors.Join(servers[0].Close(), servers[1].Close(), servers[2].Close())
 }
 
 // fakeAPIcast serves the products of a portal.
@@ -139,7 +143,8 @@ func fakeAPIcast(ctx context.Context, portal string, data, control int) error {
 	return err
 }
 
-// fakeStandalone answers 200 for the routes of an apisix.yaml.
+// fakeStandalone forwards the routes of an apisix.yaml to the first node that they
+// have.
 func fakeStandalone(ctx context.Context, addr, rules string) error {
 	text, err := os.ReadFile(rules)
 	if err != nil {
@@ -149,22 +154,30 @@ func fakeStandalone(ctx context.Context, addr, rules string) error {
 		Routes []struct {
 			URI     string         `yaml:"uri"`
 			Plugins map[string]any `yaml:"plugins"`
+
+			Upstream struct {
+				Nodes map[string]int `yaml:"nodes"`
+			} `yaml:"upstream"`
 		} `yaml:"routes"`
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return err
 	}
-	paths := map[string]bool{}
+	paths := map[string]http.Handler{}
 	for _, r := range doc.Routes {
 		if _, bad := r.Plugins["bad"]; bad {
 			return errors.New("plugin bad is bad")
 		}
-		paths[r.URI] = true
+		for node := range r.Upstream.Nodes {
+			paths[r.URI] = httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: node})
+		}
 	}
 	server := &http.Server{Addr: addr, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !paths[r.URL.Path] {
-			w.WriteHeader(404)
+		if to := paths[r.URL.Path]; to != nil {
+			to.ServeHTTP(w, r)
+			return
 		}
+		w.WriteHeader(404)
 	})}
 	done := make(chan error, 1)
 	go func() { done <- server.ListenAndServe() }()
@@ -204,6 +217,8 @@ func follow(ctx context.Context, wg *sync.WaitGroup, f *fakeGateway, endpoints [
 					value = nil
 				}
 				_ = f.apply(strings.TrimPrefix(string(ev.Kv.Key), prefix), value)
+				f.applied.Store(ev.Kv.ModRevision)
+				f.compiled.Add(1)
 			}
 		}
 	})

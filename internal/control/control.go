@@ -32,7 +32,8 @@ type Revision struct {
 	// start, both by directory of their kind.
 	Objects  map[string]int   `json:"objects"`
 	Compiled map[string]int64 `json:"compiled"`
-	Deltas   int64            `json:"deltas"` // steps applied since the start
+	Deltas   int64            `json:"deltas"`        // steps applied since the start
+	Applying float64          `json:"apply_seconds"` // that this took
 
 	Resyncs map[string]int64 `json:"resyncs,omitempty"` // full reads of the store by reason
 }

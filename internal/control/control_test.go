@@ -16,7 +16,7 @@ func TestHandlers(t *testing.T) {
 	c := Config{
 		Revision: func() Revision {
 			return Revision{
-				Applied: 5, Store: 7, Lag: 2, Connected: true, Deltas: 3,
+				Applied: 5, Store: 7, Lag: 2, Connected: true, Deltas: 3, Applying: 0.5,
 				Objects: map[string]int{"routes": 1}, Compiled: map[string]int64{"routes": 4},
 			}
 		},
@@ -32,7 +32,7 @@ func TestHandlers(t *testing.T) {
 		code         int
 		body         string
 	}{
-		{api, "GET", "/v1/revision", 200, `{"applied":5,"store":7,"lag":2,"connected":true,"objects":{"routes":1},"compiled":{"routes":4},"deltas":3}`},
+		{api, "GET", "/v1/revision", 200, `{"applied":5,"store":7,"lag":2,"connected":true,"objects":{"routes":1},"compiled":{"routes":4},"deltas":3,"apply_seconds":0.5}`},
 		{api, "GET", "/v1/more", 204, ""},
 		{api, "GET", "/v1/none", 404, `{"error_msg":"not found"}`},
 		{api, "PUT", "/v1/revision", 404, `{"error_msg":"not found"}`},

@@ -9,8 +9,8 @@ import (
 	"weir/internal/wire"
 )
 
-// tunnelBuffer is the memory of one direction of a tunnel. Most tunnels are idle
-// most of the time.
+// tunnelBuffer is the memory of one direction of a tunnel; of plain TCP only while
+// bytes are on their way. Most tunnels are idle most of the time.
 const tunnelBuffer = 4 << 10
 
 // Tunnel joins the client with the node after a 101 response, until one of them
@@ -44,19 +44,17 @@ func (c *conn) carryUp(client net.Conn, first []byte) (sent int64) {
 			return sent
 		}
 	}
-	b := wire.GetBuffer(tunnelBuffer)
-	defer b.Free()
+	from := wire.NewSource(client, tunnelBuffer)
 	for {
-		n, err := client.Read(b.B)
-		if n > 0 {
-			if c.tcp.SetWriteDeadline(c.now().Add(c.sendTimeout)) != nil {
-				return sent
-			}
-			m, werr := c.io.Write(b.B[:n])
-			if sent += int64(m); werr != nil {
-				return sent
-			}
+		b, n, _, err := from.Read()
+		if err != nil {
+			return sent
 		}
+		if err = c.tcp.SetWriteDeadline(c.now().Add(c.sendTimeout)); err == nil {
+			n, err = c.io.Write(b.B[:n])
+			sent += int64(n)
+		}
+		b.Free()
 		if err != nil {
 			return sent
 		}
@@ -66,23 +64,27 @@ func (c *conn) carryUp(client net.Conn, first []byte) (sent int64) {
 // carryDown sends the client what comes from the node, beginning with what was
 // read along with the response's head, until one side fails or has ended.
 func (c *conn) carryDown(client net.Conn, ended *atomic.Bool) (sent int64) {
-	rest := c.r.Rest()
-	b := wire.GetBuffer(tunnelBuffer)
-	defer b.Free()
+	send := func(p []byte) error {
+		client.SetWriteDeadline(c.now().Add(c.sendTimeout))
+		n, err := client.Write(p)
+		sent += int64(n)
+		return err
+	}
+	if rest := c.r.Rest(); len(rest) > 0 && send(rest) != nil {
+		return sent
+	}
+	from := wire.NewSource(c.io, tunnelBuffer)
 	for {
-		if len(rest) > 0 {
-			client.SetWriteDeadline(c.now().Add(c.sendTimeout))
-			n, err := client.Write(rest)
-			if sent += int64(n); err != nil {
-				return sent
-			}
-		}
 		// In this order: whoever ends the tunnel sets ended first, the deadline then.
 		if c.tcp.SetReadDeadline(c.now().Add(c.readTimeout)) != nil || ended.Load() {
 			return sent
 		}
-		n, err := c.io.Read(b.B)
-		if rest = b.B[:n]; n == 0 && err != nil {
+		b, n, _, err := from.Read()
+		if err == nil {
+			err = send(b.B[:n])
+			b.Free()
+		}
+		if err != nil {
 			return sent
 		}
 	}

@@ -89,6 +89,15 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
+// Over is how many recorded durations are longer than d, by the buckets: those
+// in the bucket of d are not.
+func (h *Histogram) Over(d time.Duration) (n uint64) {
+	for _, c := range h.counts[bucketOf(max(d, 0))+1:] {
+		n += c
+	}
+	return n
+}
+
 // bucketOf numbers the buckets: below 2^subBits one each nanosecond, above by
 // the position of the leading bit and the subBits bits that follow it.
 func bucketOf(d time.Duration) int {

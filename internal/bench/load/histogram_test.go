@@ -66,3 +66,18 @@ func TestHistogramAddAndEdges(t *testing.T) {
 		t.Errorf("count %d max %v p0 %v p50 %v mean %v", a.Count(), a.Max(), a.Quantile(0), a.Quantile(0.5), a.Mean())
 	}
 }
+
+func TestOver(t *testing.T) {
+	var h Histogram
+	for i := range 1000 {
+		h.Record(time.Duration(i) * time.Microsecond)
+	}
+	for d, want := range map[time.Duration]uint64{0: 999, time.Second: 0, -1: 999} {
+		if got := h.Over(d); got != want {
+			t.Errorf("over %v: %d, want %d", d, got, want)
+		}
+	}
+	if n := h.Over(h.Quantile(.9)); n < 90 || n > 100 {
+		t.Errorf("%d of 1000 are over the p90", n)
+	}
+}
