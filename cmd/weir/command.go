@@ -42,7 +42,7 @@ Exit codes: 0 all is well, 1 it failed, 2 it was called in a way that makes no s
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(runCommand(), checkCommand(), versionCommand(), echoCommand(), bench.Command())
-	cmd.AddCommand(getCommand(), explainCommand(), profileCommand(), exportCommand(), importCommand(), diffCommand(), migrateCommand())
+	cmd.AddCommand(getCommand(), explainCommand(), profileCommand(), diagnoseCommand(), exportCommand(), importCommand(), diffCommand(), migrateCommand())
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 
 	pprofile "github.com/google/pprof/profile"
 
+	"weir/internal/document"
 	"weir/internal/engine"
 	"weir/internal/plugin"
 	"weir/internal/plugins"
@@ -292,4 +293,21 @@ func PluginNames() map[string]string {
 		names[s.Package()] = s.Name
 	}
 	return names
+}
+
+// HasSecrets says whether a plugin's configuration holds what its schema calls a
+// secret.
+func HasSecrets(name string, conf *document.Value) (has bool) {
+	for _, s := range append(plugins.All(), policies.All()...) {
+		if s.Name != name {
+			continue
+		}
+		for _, path := range s.ConfigSchema().Secrets() {
+			conf.Strings(path, func(text string) string {
+				has = has || text != ""
+				return text
+			})
+		}
+	}
+	return has
 }

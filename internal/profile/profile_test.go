@@ -2,6 +2,7 @@ package profile
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,44 @@ func TestFindings(t *testing.T) {
 		if got := strings.Join(bad, ", "); got != c.bad {
 			t.Errorf("%s: %q, want %q", name, got, c.bad)
 		}
+	}
+}
+
+func TestSpreads(t *testing.T) {
+	list := analysed(t).Spreads()
+	if len(list) == 0 || list[0] != (Spread{"plugin limit-count", ms(50), ms(30), 2}) && list[0] != (Spread{counting, ms(50), ms(30), 2}) {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestDiagnosis(t *testing.T) {
+	c := &Capture{Version: "1", Cores: 1, Windows: []Window{window(100, 0, 950*time.Millisecond, 100*time.Millisecond)}, Calls: Calls{
+		Requests: 100, Functions: []Function{{"access", "limit-count", "routes/a", 150}},
+	}}
+	d := Diagnose("Weir <1>", time.Unix(0, 0).UTC(), c, analysed(t))
+	d.Pair("weir bench ab", "first line\nsecond line\n")
+	if len(d.Steps) != 5 || d.Suspect != "limit-count" || !strings.HasPrefix(d.Steps[0].Verdict, "Yes") {
+		t.Errorf("%+v", d)
+	}
+	var md, page bytes.Buffer
+	if err := errors.Join(d.WriteMarkdown(&md), d.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"## 1. Is the process short of CPU", "## 5. What does a paired run say?", "second line", "1.50 limit-count access of routes/a",
+		"23.8 % plugin limit-count, in 2 phases: access 14.3 % rewrite 9.5 %", "## Ruled out\n\n* ", "retries: 1.00 upstream tries",
+	} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, md.String())
+		}
+	}
+	if p := page.String(); !strings.Contains(p, "Weir &lt;1&gt;") || !strings.Contains(p, "second line") || !strings.Contains(p, "srcdoc=") {
+		t.Errorf("page %s", p)
+	}
+	idle := Diagnose("x", time.Unix(0, 0), &Capture{Cores: 1}, &Analysis{root: new(node)})
+	idle.Unpaired("", "nothing")
+	if len(idle.Steps) != 5 || idle.Suspect != "" || !strings.HasPrefix(idle.Steps[0].Verdict, "Not") {
+		t.Errorf("idle: %+v", idle)
 	}
 }
 
