@@ -21,6 +21,7 @@ import (
 	"weir/internal/engine"
 	"weir/internal/engine/h2"
 	"weir/internal/expr"
+	"weir/internal/management"
 	"weir/internal/meter"
 	"weir/internal/model"
 	"weir/internal/plugin"
@@ -40,6 +41,7 @@ type account struct {
 	meter     *meter.Registry
 	source    *portal.Source
 	engine    *engine.Engine
+	api       *management.API
 	accessLog *accesslog.Log
 	listeners []net.Listener
 	urls      []string
@@ -75,7 +77,7 @@ func (g *Gateway) openAccount(context.Context) error {
 	}
 	a.runtime.UnknownKey = a.source.UnknownKey
 	g.account = a
-	return nil
+	return g.newManagement(a)
 }
 
 func settingsOf(c *config.APIcast) (threescale.Settings, error) {
@@ -265,9 +267,14 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	}
 	c, t := a.config, &g.Config.Nginx.HTTP.Timeouts
 	cfg := engine.Config{
-		Products: true, State: g.state, Log: g.log, Server: g.serverName(), AccessLog: a.accessLog.Write,
+		Products: true, State: g.state, Log: g.log, Server: g.serverName(),
 		KeepaliveTimeout: c.Keepalive, HeaderTimeout: t.Header, BodyTimeout: t.Body, SendTimeout: t.Send,
 		BodyLimits: plugin.Limits{PostArgs: int64(g.Config.APISIX.URI.MaxPostArgsSize) << 20},
+	}
+	counted := newProductMetrics(a.meter, c.ExtendedMetrics)
+	cfg.AccessLog = func(c *plugin.Ctx) {
+		counted.count(c)
+		a.accessLog.Write(c)
 	}
 	cfg.Limits.Head = c.HeadLine * c.HeadLines
 	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)

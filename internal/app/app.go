@@ -24,6 +24,7 @@ import (
 	"weir/internal/listen"
 	"weir/internal/meter"
 	"weir/internal/model"
+	"weir/internal/resolve"
 	"weir/internal/snapshot"
 	"weir/internal/source/etcd"
 	"weir/internal/source/file"
@@ -63,7 +64,8 @@ type Gateway struct {
 	meter     *meter.Registry
 
 	registries []*discovery.Registry
-	account    *account // of 3scale; nil: none
+	account    *account       // of 3scale; nil: none
+	resolver   *resolve.Cache // of the names of upstreams
 
 	began    time.Time
 	loading  atomic.Bool   // objects have come from the store
@@ -101,7 +103,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	for _, step := range []func(context.Context) error{
 		g.openLogs, g.openSockets, g.openAudit, g.openInstance, g.openKeys, g.openAccount, g.openState, g.startDiscovery, g.openSource,
 		g.openControl, g.openStatus, g.load, g.loadProducts, g.settlePlugins, g.openServerInfo,
-		g.openEngine, g.openStream, g.openProducts, g.openMetrics, g.openEcho, g.openAdmin, g.settleSockets,
+		g.openEngine, g.openStream, g.openProducts, g.openManagement, g.openMetrics, g.openEcho, g.openAdmin, g.settleSockets,
 	} {
 		if err := step(ctx); err != nil {
 			gone, cancel := context.WithCancel(context.WithoutCancel(ctx))

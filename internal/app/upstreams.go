@@ -34,6 +34,7 @@ func (g *Gateway) upstreamEnv() (upstream.Env, error) {
 		Servers: a.DNS.Resolvers, Timeout: a.DNS.Timeout, Search: a.DNS.Search, IPv6: a.HTTP.EnableIPv6,
 	})
 	env.Names = g.names(resolve.Options{Valid: a.DNS.Valid, Log: g.log}, client, resolve.ForHosts())
+	g.resolver = env.Names
 	var err error
 	if env.Roots, err = roots(a.SSL.TrustedCertificate); err != nil {
 		return env, err

@@ -107,7 +107,8 @@ var floors = map[string][]string{
 	"internal/control": {
 		"internal/snapshot", "internal/health", "internal/source/...", "internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/document",
 	},
-	"internal/transfer": {"internal/model", "internal/schema", "internal/document", "internal/keyring", "internal/dialect/...", "internal/source/..."},
+	"internal/management": {"internal/source/portal", "internal/dialect/apicast", "internal/document", "internal/plugin"},
+	"internal/transfer":   {"internal/model", "internal/schema", "internal/document", "internal/keyring", "internal/dialect/...", "internal/source/..."},
 
 	// 6: assembly and instruments
 	"internal/app":          {"internal/..."},

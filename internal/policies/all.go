@@ -19,6 +19,7 @@ import (
 	"weir/internal/policies/loadconfiguration"
 	"weir/internal/policies/localchain"
 	"weir/internal/policies/maintenancemode"
+	"weir/internal/policies/management"
 	"weir/internal/policies/nginxfilters"
 	"weir/internal/policies/nginxmetrics"
 	"weir/internal/policies/oauthmtls"
@@ -57,6 +58,7 @@ func All() []plugin.Spec {
 		loadconfiguration.Policy,
 		localchain.Policy,
 		maintenancemode.Policy,
+		management.Policy,
 		nginxfilters.Policy,
 		nginxmetrics.Policy,
 		oauthmtls.Policy,

@@ -83,6 +83,18 @@ func (c *Cache) Len() int {
 	return len(c.names)
 }
 
+// Each calls f with every name that an answer is known for, and until when that is
+// used.
+func (c *Cache) Each(f func(name string, a *Answer, until time.Time)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, n := range c.names {
+		if s := n.state.Load(); s != nil && s.answer != nil {
+			f(name, s.answer, s.until)
+		}
+	}
+}
+
 // Use returns the Name for name; Release must follow.
 func (c *Cache) Use(name string) *Name {
 	name = strings.ToLower(name)

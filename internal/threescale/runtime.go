@@ -57,6 +57,11 @@ type Runtime struct {
 	issuers atomic.Uint64        // that were compiled
 	tokens  *cache.Cache[*Token] // that were verified, by issuer
 
+	// Manage answers the management API (apicast.md §7) in a mode, an empty one
+	// being the process's; nil: there is no such API. It is set before the first
+	// request.
+	Manage func(ctx context.Context, mode, method, path string, body []byte) Managed
+
 	proxies *Proxies // of the environment
 }
 
