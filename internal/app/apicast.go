@@ -292,7 +292,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	}
 	a.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return a.engine.Shutdown(ctx, a.listeners...) })
-	if c.Ports.HTTP != c.Ports.HTTPS {
+	if c.Ports.HTTPS == 0 || c.Ports.HTTP != c.Ports.HTTPS {
 		if err := g.listenProducts(ctx, "http", c.Ports.HTTP, c.Ports.HTTPProxy, a.engine.Serve); err != nil {
 			return err
 		}

@@ -124,8 +124,9 @@ func LoadAPIcast(configuration string, environ []string) (*APIcast, error) {
 // variables reads an environment.
 type variables struct {
 	environment
-	used map[string]bool
-	errs []error
+	used    map[string]bool
+	errs    []error
+	strange []Ignored // values that change nothing
 }
 
 // text is a variable's value; an empty one is unset.
@@ -244,7 +245,7 @@ func (v *variables) environments(p *Portal) (loader string, cache int) {
 			p.Standalone = true
 		case "", p.Channel:
 		default:
-			v.errs = append(v.errs, fmt.Errorf("environment APICAST_ENVIRONMENT: there is no environment %q; files in Lua are not read", name))
+			v.strange = append(v.strange, Ignored{"APICAST_ENVIRONMENT=" + name, "there is no such environment; files in Lua are not read"})
 		}
 	}
 	return loader, cache
@@ -393,5 +394,5 @@ func (v *variables) ignored() (out []Ignored) {
 		}
 		out = append(out, Ignored{name, why})
 	}
-	return out
+	return append(out, v.strange...)
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
 	"weir/internal/threescale"
@@ -18,7 +20,7 @@ var healthy = &plugin.Reply{Status: 200, Body: []byte{}}
 
 // wantHost has a source that loads lazily bring what there is for the host.
 func (x *exchange) wantHost() {
-	if want := x.engine.WantHost; want != nil {
+	if want := x.engine.WantHost; want != nil && !strings.HasPrefix(x.request.Target, healthPath) {
 		want(x.request.Host)
 	}
 }

@@ -224,10 +224,10 @@ func (s *Source) take(onward func(*state) *state, apply func(model.Delta) error,
 		}
 		return nil
 	}
+	s.current.Store(next)
 	if err := apply(d); err != nil {
 		return fmt.Errorf("apply revision %d of the products: %w", d.Revision, err)
 	}
-	s.current.Store(next)
 	s.cfg.Log.Info("3scale configuration: applied", "products", len(next.order), "put", len(d.Put), "deleted", len(d.Del), "revision", d.Revision)
 	return nil
 }
