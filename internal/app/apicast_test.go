@@ -42,7 +42,9 @@ func echoing(id int, host string, status int) string {
 	return fmt.Sprintf(`{"id":%d,"system_name":"s%d","proxy":{"hosts":["%s"],"policy_chain":[{"name":"apicast.policy.echo","configuration":{"status":%d}}]}}`, id, id, host, status)
 }
 
-func productsOf(services ...string) string { return `{"services":[` + strings.Join(services, ",") + `]}` }
+func productsOf(services ...string) string {
+	return `{"services":[` + strings.Join(services, ",") + `]}`
+}
 
 // askProduct returns the status of a GET for a host.
 func askProduct(t *testing.T, g *Gateway, host, path string) (int, string) {
