@@ -71,7 +71,11 @@ type Refusal struct {
 type OIDC struct {
 	Issuer     string
 	Algorithms []string // id_token_signing_alg_values_supported; nil: the configuration is missing
-	Keys       map[string]JWK
+
+	// Introspection is where tokens can be asked about (RFC 7662); empty: nowhere.
+	Introspection string
+
+	Keys map[string]JWK
 }
 
 // A JWK is one signing key of an issuer (RFC 7517), as JSON and perhaps as PEM.

@@ -33,6 +33,7 @@ import (
 	"weir/internal/policies/soap"
 	"weir/internal/policies/standalone"
 	"weir/internal/policies/statuscodeoverwrite"
+	"weir/internal/policies/tokenintrospection"
 	"weir/internal/policies/upstream"
 	"weir/internal/policies/upstreamconnection"
 	"weir/internal/policies/urlrewriting"
@@ -72,6 +73,7 @@ func All() []plugin.Spec {
 		soap.Policy,
 		standalone.Policy,
 		statuscodeoverwrite.Policy,
+		tokenintrospection.Policy,
 		upstream.Policy,
 		upstreamconnection.Policy,
 		urlrewriting.Policy,

@@ -239,13 +239,21 @@ var infos = map[crypto.Hash]string{
 func verifySmall(key *rsa.PublicKey, hash crypto.Hash, digest, signature []byte) bool {
 	size := key.Size()
 	s := new(big.Int).SetBytes(signature)
-	filled := size - len(infos[hash]) - len(digest) - 3
-	if len(signature) != size || s.Cmp(key.N) >= 0 || filled < 8 {
+	want := padded(size, hash, digest)
+	if len(signature) != size || s.Cmp(key.N) >= 0 || want == nil {
 		return false
 	}
-	want := append(make([]byte, 0, size), 0, 1)
-	want = append(want, bytes.Repeat([]byte{0xff}, filled)...)
-	want = append(append(append(want, 0), infos[hash]...), digest...)
 	got := new(big.Int).Exp(s, big.NewInt(int64(key.E)), key.N).FillBytes(make([]byte, size))
 	return bytes.Equal(got, want)
+}
+
+// padded is what is signed (RFC 8017 §9.2); nil: there is no room for it.
+func padded(size int, hash crypto.Hash, digest []byte) []byte {
+	filled := size - len(infos[hash]) - len(digest) - 3
+	if filled < 8 {
+		return nil
+	}
+	text := append(make([]byte, 0, size), 0, 1)
+	text = append(text, bytes.Repeat([]byte{0xff}, filled)...)
+	return append(append(append(text, 0), infos[hash]...), digest...)
 }

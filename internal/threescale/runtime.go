@@ -3,6 +3,7 @@ package threescale
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,10 @@ type Runtime struct {
 	// Connect Discovery). It may take seconds; nil: it cannot be done.
 	Discover func(ctx context.Context, issuer string) (*model.OIDC, error)
 
+	// Transport carries the calls that policies make to services of their own
+	// (token introspection, OCSP). NewRuntime makes one.
+	Transport http.RoundTripper
+
 	issuers atomic.Uint64        // that were compiled
 	tokens  *cache.Cache[*Token] // that were verified, by issuer
 
@@ -75,9 +80,14 @@ func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time
 	if rt.proxies, err = NewProxies(s.HTTPProxy, s.HTTPSProxy, s.AllProxy); err != nil {
 		log.Warn("a forward proxy of the environment cannot be used", "err", err)
 	}
+	rt.Transport = rt.transport()
 	return rt
 }
 
 // Close sends what is waiting to be reported and ends what runs in the
 // background.
-func (rt *Runtime) Close() {}
+func (rt *Runtime) Close() {
+	if t, ok := rt.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}

@@ -255,7 +255,9 @@ func (x *proxyDoc) rules() ([]model.MappingRule, error) {
 type oidcDoc struct {
 	Issuer text `json:"issuer"`
 	Config *struct {
-		Algorithms []string `json:"id_token_signing_alg_values_supported"`
+		Algorithms       []string `json:"id_token_signing_alg_values_supported"`
+		Introspection    text     `json:"introspection_endpoint"`
+		OldIntrospection text     `json:"token_introspection_endpoint"` // of RH-SSO before 7.5
 	} `json:"config"`
 	Keys table `json:"keys"`
 }
@@ -272,6 +274,7 @@ func decodeOIDC(raw json.RawMessage) (*model.OIDC, error) {
 	o := &model.OIDC{Issuer: string(d.Issuer), Keys: map[string]model.JWK{}}
 	if d.Config != nil {
 		o.Algorithms = d.Config.Algorithms
+		o.Introspection = string(cmp.Or(d.Config.Introspection, d.Config.OldIntrospection))
 	}
 	for kid, key := range d.Keys {
 		var k struct {
