@@ -5,6 +5,7 @@ package policies
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/policies/camel"
 	"weir/internal/policies/clearcontext"
 	"weir/internal/policies/cors"
 	"weir/internal/policies/echo"
@@ -12,10 +13,12 @@ import (
 	"weir/internal/policies/findservice"
 	"weir/internal/policies/grpc"
 	"weir/internal/policies/headers"
+	"weir/internal/policies/httpproxy"
 	"weir/internal/policies/ipcheck"
 	"weir/internal/policies/jwtclaimcheck"
 	"weir/internal/policies/jwtparser"
 	"weir/internal/policies/keycloakrolecheck"
+	"weir/internal/policies/liquidcontextdebug"
 	"weir/internal/policies/loadconfiguration"
 	"weir/internal/policies/localchain"
 	"weir/internal/policies/maintenancemode"
@@ -25,6 +28,7 @@ import (
 	"weir/internal/policies/oauthmtls"
 	"weir/internal/policies/onfailed"
 	"weir/internal/policies/payloadlimits"
+	"weir/internal/policies/phaselogger"
 	"weir/internal/policies/ratelimit"
 	"weir/internal/policies/requestunbuffered"
 	"weir/internal/policies/retry"
@@ -36,6 +40,7 @@ import (
 	"weir/internal/policies/tokenintrospection"
 	"weir/internal/policies/upstream"
 	"weir/internal/policies/upstreamconnection"
+	"weir/internal/policies/upstreammtls"
 	"weir/internal/policies/urlrewriting"
 	"weir/internal/policies/websocket"
 )
@@ -45,6 +50,7 @@ import (
 // All returns every policy. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		camel.Policy,
 		clearcontext.Policy,
 		cors.Policy,
 		echo.Policy,
@@ -52,10 +58,12 @@ func All() []plugin.Spec {
 		findservice.Policy,
 		grpc.Policy,
 		headers.Policy,
+		httpproxy.Policy,
 		ipcheck.Policy,
 		jwtclaimcheck.Policy,
 		jwtparser.Policy,
 		keycloakrolecheck.Policy,
+		liquidcontextdebug.Policy,
 		loadconfiguration.Policy,
 		localchain.Policy,
 		maintenancemode.Policy,
@@ -65,6 +73,7 @@ func All() []plugin.Spec {
 		oauthmtls.Policy,
 		onfailed.Policy,
 		payloadlimits.Policy,
+		phaselogger.Policy,
 		ratelimit.Policy,
 		requestunbuffered.Policy,
 		retry.Policy,
@@ -76,6 +85,7 @@ func All() []plugin.Spec {
 		tokenintrospection.Policy,
 		upstream.Policy,
 		upstreamconnection.Policy,
+		upstreammtls.Policy,
 		urlrewriting.Policy,
 		websocket.Policy,
 	}

@@ -2,7 +2,10 @@
 package statuscodeoverwrite
 
 import (
+	"fmt"
+
 	"weir/internal/plugin"
+	"weir/internal/threescale"
 )
 
 // Policy is statuscode_overwrite.
@@ -18,18 +21,29 @@ type Config struct {
 
 // Status is one replacement.
 type Status struct {
-	Upstream int `json:"upstream" schema:"required,min=100,max=600" doc:"Status of the upstream."`
-	APIcast  int `json:"apicast"  schema:"required,min=100,max=600" doc:"Status that the client gets."`
+	Upstream threescale.Whole `json:"upstream" schema:"required" doc:"Status of the upstream, from 100 to 600."`
+	APIcast  threescale.Whole `json:"apicast"  schema:"required" doc:"Status that the client gets, from 100 to 600; one below 200 could not end an exchange and is not sent."`
 }
 
-func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
+func compile(c *Config, _ plugin.Env) (p plugin.Phases, err error) {
 	becomes := map[int]int{}
-	for _, s := range c.Statuses {
-		becomes[s.Upstream] = s.APIcast
+	for i, s := range c.Statuses {
+		for _, n := range [...]threescale.Whole{s.Upstream, s.APIcast} {
+			if n < 100 || n > 600 {
+				return p, fmt.Errorf("http_statuses[%d]: %d is no status from 100 to 600", i, n)
+			}
+		}
+		if s.APIcast >= 200 {
+			becomes[int(s.Upstream)] = int(s.APIcast)
+		}
 	}
-	return plugin.Phases{Header: func(c *plugin.Ctx) {
+	if len(becomes) == 0 {
+		return p, nil
+	}
+	p.Header = func(c *plugin.Ctx) {
 		if to, ok := becomes[c.Response.Status]; ok {
 			c.Response.Status, c.Response.Reason = to, ""
 		}
-	}}, nil
+	}
+	return p, nil
 }
