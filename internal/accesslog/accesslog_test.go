@@ -406,3 +406,25 @@ func TestErrorLog(t *testing.T) {
 		t.Error("level loud exists")
 	}
 }
+
+// TestOwnLine: a plugin replaces a request's line, or adds one.
+func TestOwnLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l, err := Open(Config{Path: path, Format: "$status"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []plugin.AccessLine{
+		{}, {Off: true}, {Own: true, Text: "both"}, {Off: true, Own: true, Text: "own\nforged\r"}, {Off: true, Own: true},
+	} {
+		c := request("")
+		c.Line = line
+		l.Write(c)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(linesOf(t, path), ""), "200\n200\nboth\nown\\x0Aforged\\x0D\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,9 +111,35 @@ func (l *Log) Write(c *plugin.Ctx) {
 		return
 	}
 	line := lines.Get().(*[]byte)
-	*line = l.format.appendTo((*line)[:0], c)
-	l.put(*line)
+	*line = (*line)[:0]
+	if !c.Line.Off {
+		*line = l.format.appendTo(*line, c)
+	}
+	if c.Line.Own {
+		*line = appendOwn(*line, c.Line.Text)
+	}
+	if len(*line) > 0 {
+		l.put(*line)
+	}
 	lines.Put(line)
+}
+
+// appendOwn appends a line that a plugin has made, in which the ends of lines are
+// escaped: a client's words must not become a line.
+func appendOwn(dst []byte, text string) []byte {
+	for {
+		i := strings.IndexAny(text, "\r\n")
+		if i < 0 {
+			return append(append(dst, text...), '\n')
+		}
+		dst = append(dst, text[:i]...)
+		if text[i] == '\n' {
+			dst = append(dst, `\x0A`...)
+		} else {
+			dst = append(dst, `\x0D`...)
+		}
+		text = text[i+1:]
+	}
 }
 
 func (l *Log) put(line []byte) {

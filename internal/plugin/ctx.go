@@ -82,6 +82,9 @@ type Ctx struct {
 	// Sent is what happened, complete in the Log phase.
 	Sent Outcome
 
+	// Line changes what the access log has of the request; it is for the Log phase.
+	Line AccessLine
+
 	// MaxBody replaces the configured limit of the request's body, in bytes; 0:
 	// as configured, negative: no limit. It counts from where it is set.
 	MaxBody int64
@@ -140,6 +143,14 @@ type Outcome struct {
 	Node      string // host:port of the last node, as configured: a name is not resolved
 	Source    Source
 	Cause     error // why the gateway itself answered; for the log, never for the client
+}
+
+// An AccessLine is what the access log has of a request in place of its usual line,
+// or beside it.
+type AccessLine struct {
+	Off  bool   // the usual line is not written
+	Own  bool   // Text is written
+	Text string // a line, without its end; it lives as long as the request
 }
 
 // A Source says who made the answer.

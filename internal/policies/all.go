@@ -7,6 +7,7 @@ import (
 	"weir/internal/plugin"
 	"weir/internal/policies/camel"
 	"weir/internal/policies/clearcontext"
+	"weir/internal/policies/conditional"
 	"weir/internal/policies/cors"
 	"weir/internal/policies/echo"
 	"weir/internal/policies/fapi"
@@ -21,6 +22,7 @@ import (
 	"weir/internal/policies/liquidcontextdebug"
 	"weir/internal/policies/loadconfiguration"
 	"weir/internal/policies/localchain"
+	"weir/internal/policies/logging"
 	"weir/internal/policies/maintenancemode"
 	"weir/internal/policies/management"
 	"weir/internal/policies/nginxfilters"
@@ -52,6 +54,7 @@ func All() []plugin.Spec {
 	return []plugin.Spec{
 		camel.Policy,
 		clearcontext.Policy,
+		conditional.Policy,
 		cors.Policy,
 		echo.Policy,
 		fapi.Policy,
@@ -66,6 +69,7 @@ func All() []plugin.Spec {
 		liquidcontextdebug.Policy,
 		loadconfiguration.Policy,
 		localchain.Policy,
+		logging.Policy,
 		maintenancemode.Policy,
 		management.Policy,
 		nginxfilters.Policy,

@@ -68,12 +68,21 @@ func Combine(op string, operations []Operation) (Test, error) { return CombineIn
 // CombineIn is Combine with other names in templates than those of ScopeOf; nil:
 // with those.
 func CombineIn(scope func(*plugin.Ctx) liquid.Scope, op string, operations []Operation) (Test, error) {
+	return combine(op, operations, func(value, kind string) (*Text, error) { return NewTextIn(scope, value, kind) })
+}
+
+// CombineOf is Combine with the names of a vocabulary in templates.
+func CombineOf(names *Vocabulary, op string, operations []Operation) (Test, error) {
+	return combine(op, operations, func(value, kind string) (*Text, error) { return NewTextOf(names, value, kind) })
+}
+
+func combine(op string, operations []Operation, text func(value, kind string) (*Text, error)) (Test, error) {
 	t := Test{any: op == "or"}
 	if op != "" && op != "and" && op != "or" {
 		return t, fmt.Errorf("unsupported combine_op %q", op)
 	}
 	for i := range operations {
-		m, err := operations[i].compile(scope)
+		m, err := operations[i].compile(text)
 		if err != nil {
 			return Test{}, fmt.Errorf("operations[%d]: %w", i, err)
 		}
@@ -90,13 +99,13 @@ func CombineIn(scope func(*plugin.Ctx) liquid.Scope, op string, operations []Ope
 	return t, nil
 }
 
-func (o *Operation) compile(scope func(*plugin.Ctx) liquid.Scope) (term, error) {
+func (o *Operation) compile(text func(value, kind string) (*Text, error)) (term, error) {
 	m := term{of: o.Of}
 	var err error
-	if m.left, err = NewTextIn(scope, string(o.Left), o.LeftType); err != nil {
+	if m.left, err = text(string(o.Left), o.LeftType); err != nil {
 		return m, err
 	}
-	if m.right, err = NewTextIn(scope, string(o.Right), o.RightType); err != nil {
+	if m.right, err = text(string(o.Right), o.RightType); err != nil {
 		return m, err
 	}
 	right, constant := m.right.Constant()

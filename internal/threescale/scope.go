@@ -6,19 +6,46 @@ import (
 	"weir/internal/expr"
 	"weir/internal/plugin"
 	"weir/internal/threescale/liquid"
+	"weir/internal/wire"
 )
 
-// ScopeOf is what templates know of a request (apicast.md §5.2). What a name
-// stands for is looked up when it is asked for.
-func ScopeOf(c *plugin.Ctx) liquid.Scope {
+// A Vocabulary says what names in templates stand for.
+type Vocabulary struct {
+	// Text finds, when a template is compiled, what always is a text; nil, or a nil
+	// result: it may be something else.
+	Text func(name string) func(*plugin.Ctx) (string, bool)
+
+	// Member is Text for a member of what has members.
+	Member func(name, member string) func(*plugin.Ctx) (string, bool)
+
+	// Value looks up what is no Text, when a template is rendered; nil: nothing has
+	// that name.
+	Value func(c *plugin.Ctx, name string) any
+}
+
+func (v *Vocabulary) text(name string) func(*plugin.Ctx) (string, bool) {
+	if v.Text == nil {
+		return nil
+	}
+	return v.Text(name)
+}
+
+func (v *Vocabulary) scope(c *plugin.Ctx) liquid.Scope {
 	return func(name string) any {
-		if v := nginxValue(name); v != nil {
-			s, _ := v(c)
+		if of := v.text(name); of != nil {
+			s, _ := of(c)
 			return s
 		}
-		return contextValue(c, name)
+		return v.Value(c, name)
 	}
 }
+
+// common is what templates know of a request (apicast.md §5.2).
+var common = Vocabulary{Text: nginxValue, Member: member, Value: Context}
+
+// ScopeOf is what templates know of a request. What a name stands for is looked up
+// when it is asked for.
+func ScopeOf(c *plugin.Ctx) liquid.Scope { return common.scope(c) }
 
 // Names are those that ScopeOf has for every request, beside Request.Values.
 func Names() []string {
@@ -49,7 +76,20 @@ func variable(name string) func(*plugin.Ctx) (string, bool) {
 	return v.Value
 }
 
-func contextValue(c *plugin.Ctx, name string) any {
+// member finds members of the request and the product that are texts.
+func member(name, member string) func(*plugin.Ctx) (string, bool) {
+	switch {
+	case name == "headers":
+		return variable("http_" + member)
+	case name == "service" && member == "id":
+		return func(c *plugin.Ctx) (string, bool) { return Of(c).Product.ID, true }
+	}
+	return nil
+}
+
+// Context is what a name stands for that is no text of nginx's: what the product
+// and its policies know.
+func Context(c *plugin.Ctx, name string) any {
 	r := Of(c)
 	switch name {
 	case "headers":
@@ -81,9 +121,31 @@ func (h headers) Field(name string) any {
 	return nil
 }
 
-func (h headers) Names() []string {
+func (h headers) Names() []string { return namesOf(&h.c.Request.Header) }
+
+// HeadersOf are the headers of a request's answer, as templates see them.
+func HeadersOf(c *plugin.Ctx) liquid.Lister { return answer{c} }
+
+// answer has the headers of one, by names in any case and with "_" for "-".
+type answer struct{ c *plugin.Ctx }
+
+func (h answer) Field(name string) any {
+	if s, ok := variable("sent_http_" + name)(h.c); ok {
+		return s
+	}
+	return nil
+}
+
+func (h answer) Names() []string {
+	if h.c.Response == nil {
+		return nil
+	}
+	return namesOf(&h.c.Response.Header)
+}
+
+func namesOf(h *wire.Header) []string {
 	var names []string
-	fields := h.c.Request.Header.Fields()
+	fields := h.Fields()
 	for i := range fields {
 		if !fields[i].Dropped {
 			names = append(names, strings.ToLower(fields[i].Name))

@@ -12,7 +12,7 @@ type Text struct {
 	plain    string
 	parts    []part
 	template *liquid.Template // nil: plain or parts
-	scope    func(*plugin.Ctx) liquid.Scope
+	names    *Vocabulary      // of template
 }
 
 // A part of a template that only shows values.
@@ -34,6 +34,14 @@ func NewText(value, kind string) (*Text, error) { return NewTextIn(nil, value, k
 
 // NewTextIn is NewText with other names than those of ScopeOf; nil: with those.
 func NewTextIn(scope func(*plugin.Ctx) liquid.Scope, value, kind string) (*Text, error) {
+	if scope == nil {
+		return NewTextOf(&common, value, kind)
+	}
+	return NewTextOf(&Vocabulary{Value: func(c *plugin.Ctx, name string) any { return scope(c)(name) }}, value, kind)
+}
+
+// NewTextOf is NewText with the names of a vocabulary.
+func NewTextOf(names *Vocabulary, value, kind string) (*Text, error) {
 	switch kind {
 	case Plain, "":
 		return &Text{plain: value}, nil
@@ -46,20 +54,15 @@ func NewTextIn(scope func(*plugin.Ctx) liquid.Scope, value, kind string) (*Text,
 		return &Text{}, nil //nolint:nilerr // APIcast goes on with an empty text
 	}
 	parts := template.Parts()
-	if len(parts) == 0 && parts != nil {
+	switch {
+	case parts == nil:
+		return &Text{template: template, names: names}, nil
+	case len(parts) == 0:
 		return &Text{}, nil
-	}
-	if len(parts) == 1 && parts[0].Path == nil {
+	case len(parts) == 1 && parts[0].Path == nil:
 		return &Text{plain: parts[0].Text}, nil
 	}
-	t := &Text{template: template, scope: scope}
-	if parts != nil && scope == nil {
-		t.template, t.parts = nil, direct(parts)
-	}
-	if scope == nil {
-		t.scope = ScopeOf
-	}
-	return t, nil
+	return &Text{parts: names.direct(parts)}, nil
 }
 
 // CheckText says what is wrong with a text that would render to nothing.
@@ -83,7 +86,7 @@ func (t *Text) Constant() (text string, ok bool) {
 func (t *Text) Value(c *plugin.Ctx) string {
 	switch {
 	case t.template != nil:
-		s, err := t.template.Render(t.scope(c))
+		s, err := t.template.Render(t.names.scope(c))
 		if err != nil {
 			return ""
 		}
@@ -111,35 +114,34 @@ func (t *Text) Value(c *plugin.Ctx) string {
 }
 
 // direct compiles the parts of a template that only shows values of a request.
-func direct(parts []liquid.Part) []part {
+func (v *Vocabulary) direct(parts []liquid.Part) []part {
 	list := make([]part, len(parts))
 	for i, p := range parts {
 		if p.Path == nil {
 			list[i].text = p.Text
 			continue
 		}
-		list[i].of = reader(p.Path)
+		list[i].of = v.reader(p.Path)
 	}
 	return list
 }
 
 // reader compiles the way to a value; what it returns says false for what is no
 // text.
-func reader(path []string) func(*plugin.Ctx) (string, bool) {
+func (v *Vocabulary) reader(path []string) func(*plugin.Ctx) (string, bool) {
 	name, members := path[0], path[1:]
-	if of := nginxValue(name); of != nil {
+	if of := v.text(name); of != nil {
 		if len(members) > 0 {
 			return nothing
 		}
 		return some(of)
 	}
-	if name == "headers" && len(members) == 1 {
-		return some(variable("http_" + members[0]))
+	if v.Member != nil && len(members) == 1 {
+		if of := v.Member(name, members[0]); of != nil {
+			return some(of)
+		}
 	}
-	if name == "service" && len(members) == 1 && members[0] == "id" {
-		return func(c *plugin.Ctx) (string, bool) { return Of(c).Product.ID, true }
-	}
-	return func(c *plugin.Ctx) (string, bool) { return TextOf(liquid.Walk(contextValue(c, name), members)) }
+	return func(c *plugin.Ctx) (string, bool) { return TextOf(liquid.Walk(v.Value(c, name), members)) }
 }
 
 // TextOf is what templates show of a value; false: it has members.

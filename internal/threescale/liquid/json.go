@@ -69,12 +69,28 @@ func appendObject(dst []byte, v Lister) []byte {
 	return append(dst, '}')
 }
 
+// AppendString writes a text as AppendJSON does.
+func AppendString(dst []byte, s string) []byte { return appendString(dst, s) }
+
 func appendString(dst []byte, s string) []byte {
+	if plainJSON(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s) // a string always has a JSON form
 	return append(dst, strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "/", `\/`)...)
+}
+
+// plainJSON says that a text needs no escapes.
+func plainJSON(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' {
+			return false
+		}
+	}
+	return true
 }
 
 // AppendJSON writes a value as of a Scope as JSON, members in the order of their
