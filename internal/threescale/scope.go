@@ -41,7 +41,7 @@ func (v *Vocabulary) scope(c *plugin.Ctx) liquid.Scope {
 }
 
 // common is what templates know of a request (apicast.md §5.2).
-var common = Vocabulary{Text: nginxValue, Member: member, Value: Context}
+var common = &Vocabulary{Text: nginxValue, Member: member, Value: Context}
 
 // ScopeOf is what templates know of a request. What a name stands for is looked up
 // when it is asked for.

@@ -35,7 +35,7 @@ func NewText(value, kind string) (*Text, error) { return NewTextIn(nil, value, k
 // NewTextIn is NewText with other names than those of ScopeOf; nil: with those.
 func NewTextIn(scope func(*plugin.Ctx) liquid.Scope, value, kind string) (*Text, error) {
 	if scope == nil {
-		return NewTextOf(&common, value, kind)
+		return NewTextOf(common, value, kind)
 	}
 	return NewTextOf(&Vocabulary{Value: func(c *plugin.Ctx, name string) any { return scope(c)(name) }}, value, kind)
 }

@@ -86,13 +86,13 @@ func (c *Config) test() (threescale.Test, error) {
 	for i, o := range c.Condition.Operations {
 		operations[i] = threescale.Operation{Left: o.Match, LeftType: o.MatchType, Op: o.Op, Right: o.Value, RightType: o.ValueType}
 	}
-	return threescale.CombineOf(&vocabulary, c.Condition.CombineOp, operations)
+	return threescale.CombineOf(vocabulary, c.Condition.CombineOp, operations)
 }
 
 // line is what makes a request's line.
 func (c *Config) line() (func(*plugin.Ctx) string, error) {
 	if !c.JSON {
-		text, err := threescale.NewTextOf(&vocabulary, *c.Custom, threescale.Liquid)
+		text, err := threescale.NewTextOf(vocabulary, *c.Custom, threescale.Liquid)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (c *Config) line() (func(*plugin.Ctx) string, error) {
 	}
 	var members []member
 	for i, m := range c.Members {
-		value, err := threescale.NewTextOf(&vocabulary, string(m.Value), m.ValueType)
+		value, err := threescale.NewTextOf(vocabulary, string(m.Value), m.ValueType)
 		if err != nil {
 			return nil, fmt.Errorf("json_object_config[%d]: %w", i, err)
 		}
@@ -126,7 +126,7 @@ func object(c *plugin.Ctx, members []member) string {
 }
 
 // vocabulary is what templates know when a request is over.
-var vocabulary = threescale.Vocabulary{Text: variable, Value: value}
+var vocabulary = &threescale.Vocabulary{Text: variable, Value: value}
 
 // variable finds the variables of nginx, as they are at the end: the host is the
 // upstream's.
