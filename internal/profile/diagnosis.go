@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -106,7 +107,10 @@ func (d *Diagnosis) multiplied() {
 		}
 		seen = append(seen, line)
 	}
-	for _, s := range firsts(a.Spreads()) {
+	own := slices.DeleteFunc(a.Spreads(), func(s Spread) bool {
+		return !strings.HasPrefix(s.Name, "weir/") // what everybody calls, such as a system call, says nothing
+	})
+	for _, s := range firsts(own) {
 		seen = append(seen, fmt.Sprintf("%.1f %% %s in %d frames, the widest of them %.1f %%", a.Percent(s.Total), s.Name, s.Places, a.Percent(s.Widest)))
 	}
 	verdict := "No plugin has a share."
