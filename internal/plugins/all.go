@@ -33,6 +33,7 @@ import (
 	"weir/internal/plugins/multiauth"
 	"weir/internal/plugins/nodestatus"
 	"weir/internal/plugins/ocspstapling"
+	"weir/internal/plugins/opentelemetry"
 	"weir/internal/plugins/prometheus"
 	"weir/internal/plugins/proxymirror"
 	"weir/internal/plugins/proxyrewrite"
@@ -85,6 +86,7 @@ func All() []plugin.Spec {
 		multiauth.Plugin,
 		nodestatus.Plugin,
 		ocspstapling.Plugin,
+		opentelemetry.Plugin,
 		prometheus.Plugin,
 		proxymirror.Plugin,
 		proxyrewrite.Plugin,
