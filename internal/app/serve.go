@@ -170,7 +170,7 @@ func (g *Gateway) openStatus(ctx context.Context) error {
 func (g *Gateway) controlConfig() control.Config {
 	c := control.Config{
 		Revision: g.revision, Ready: g.notReady, Snapshot: g.state.Current, Documents: g.documents,
-		Source: g.configurationSource, Server: g.server(), More: g.controlHandlers(),
+		Source: g.configurationSource, Server: g.server, More: g.controlHandlers(),
 		Reload: func(ctx context.Context) error {
 			revision, err := g.reload(ctx)
 			if err != nil {
@@ -186,14 +186,20 @@ func (g *Gateway) controlConfig() control.Config {
 }
 
 // server is what the Control API tells of the process.
-func (g *Gateway) server() control.Server {
+func (g *Gateway) server(ctx context.Context) control.Server {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	store := "unknown"
-	if g.Config.Embedded && g.store != nil {
+	switch {
+	case g.store == nil:
+	case g.Config.Embedded:
 		store = version.Version
+	default:
+		if v, err := g.store.Version(ctx); err == nil && v != "" {
+			store = v
+		}
 	}
 	return control.Server{Etcd: store, ID: g.id, Hostname: host, Version: g.Version, Boot: g.began.Unix()}
 }

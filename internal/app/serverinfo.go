@@ -50,7 +50,7 @@ func (g *Gateway) openServerInfo(context.Context) error {
 }
 
 func (g *Gateway) reportServer(ctx context.Context, ttl int64) {
-	info := g.server()
+	info := g.server(ctx)
 	text, err := json.Marshal(info)
 	if err == nil {
 		_, err = g.store.Put(ctx, "/data_plane/server_info/"+info.ID, text, etcd.PutOptions{TTL: ttl})

@@ -29,8 +29,8 @@ func TestServerInfo(t *testing.T) {
 			continue
 		}
 		var got control.Server
-		if err := json.Unmarshal(kv.Value, &got); err != nil || got != g.server() {
-			t.Errorf("reported %s, %v; want %+v", kv.Value, err, g.server())
+		if err := json.Unmarshal(kv.Value, &got); err != nil || got != g.server(t.Context()) {
+			t.Errorf("reported %s, %v; want %+v", kv.Value, err, g.server(t.Context()))
 		}
 		return
 	}

@@ -58,7 +58,7 @@ type Config struct {
 	Reload func(context.Context) error
 
 	Source func() Source // what the configuration comes from
-	Server Server
+	Server func(context.Context) Server
 
 	// More are further parts of the Control API by pattern of http.ServeMux.
 	More map[string]http.Handler
@@ -96,8 +96,8 @@ func API(c Config) http.Handler {
 	mux.HandleFunc("GET /v1/plugin_metadatas", c.allMetadata)
 	mux.HandleFunc("GET /v1/plugin_metadata/{plugin}", c.oneMetadata)
 	mux.HandleFunc("GET /v1/schema", c.schema)
-	mux.HandleFunc("GET /v1/server_info", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, c.Server)
+	mux.HandleFunc("GET /v1/server_info", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusOK, c.Server(r.Context()))
 	})
 	mux.HandleFunc("PUT /v1/plugins/reload", c.reload)
 	mux.HandleFunc("POST /v1/gc", func(http.ResponseWriter, *http.Request) { runtime.GC() })

@@ -167,6 +167,24 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return rev, err
 }
 
+// Version is that of the store's first member that tells it.
+func (s *Store) Version(ctx context.Context) (string, error) {
+	version := ""
+	err := s.do(ctx, "status", "", func(ctx context.Context, c *clientv3.Client) error {
+		var failed error
+		for _, endpoint := range c.Endpoints() {
+			res, err := c.Status(ctx, endpoint)
+			if err == nil {
+				version = res.Version
+				return nil
+			}
+			failed = err
+		}
+		return failed
+	})
+	return version, err
+}
+
 // do runs one operation within the timeout and says of its error where and
 // what.
 func (s *Store) do(ctx context.Context, op, key string, f func(context.Context, *clientv3.Client) error) error {

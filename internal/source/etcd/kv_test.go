@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/version"
+
 	"weir/internal/source/embed"
 )
 
@@ -51,6 +53,11 @@ func testWrites(t *testing.T, s *Store) {
 	}
 	if res, err := s.Put(ctx, "/routes/2", []byte("3"), PutOptions{IfModified: &absent}); err != nil || !res.Created {
 		t.Fatal("absent:", res, err)
+	}
+	if s.owned {
+		if v, err := s.Version(ctx); err != nil || v != version.Version {
+			t.Fatal("version:", v, err)
+		}
 	}
 	a, err := s.NextID(ctx)
 	if err != nil {
