@@ -28,8 +28,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMain lets the test binary stand in for weir: `TEST run -c config.yaml`.
+// TestMain lets the test binary stand in for weir: `TEST run -c config.yaml`, and
+// `TEST run` for products of 3scale.
 func TestMain(m *testing.M) {
+	if portal := os.Getenv("THREESCALE_PORTAL_ENDPOINT"); portal != "" && len(os.Args) == 2 && os.Args[1] == "run" {
+		if err := fakeAPIcast(portal, os.Getenv("APICAST_HTTP_PORT"), os.Getenv("APICAST_MANAGEMENT_PORT")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 4 && os.Args[1] == "run" && os.Args[2] == "-c" {
 		if err := fakeWeir(os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -86,9 +94,6 @@ func fakeWeir(path string) error {
 	if listen := c.Apisix.NodeListen[0]; c.Deployment.Role == "data_plane" {
 		return fakeStandalone(ctx, fmt.Sprintf("%s:%d", listen.IP, listen.Port), filepath.Join(filepath.Dir(path), "apisix.yaml"))
 	}
-	if portal := os.Getenv("THREESCALE_PORTAL_ENDPOINT"); portal != "" {
-		return fakeAPIcast(ctx, portal, c.Apisix.NodeListen[0].Port, c.Apisix.Control.Port)
-	}
 	endpoints := c.Deployment.Etcd.Host
 	if len(endpoints) == 0 {
 		url := "http://" + c.Weir.Store.Listen
@@ -121,7 +126,9 @@ func fakeWeir(path string) error {
 }
 
 // fakeAPIcast serves the products of a portal.
-func fakeAPIcast(ctx context.Context, portal string, data, control int) error {
+func fakeAPIcast(portal, data, control string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	f := &fakeReader{portal: portal, client: http.DefaultClient, frugal: true}
 	if seconds, err := strconv.Atoi(os.Getenv("APICAST_CONFIGURATION_CACHE")); err == nil && seconds > 0 {
 		f.refresh = time.Duration(seconds) * time.Second
@@ -132,7 +139,7 @@ func fakeAPIcast(ctx context.Context, portal string, data, control int) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.follow(ctx) })
 	servers := []*http.Server{
-		{Addr: fmt.Sprintf("127.0.0.1:%d", data), Handler: f}, {Addr: fmt.Sprintf("127.0.0.1:%d", control), Handler: f},
+		{Addr: "127.0.0.1:" + data, Handler: f}, {Addr: "127.0.0.1:" + control, Handler: f},
 	}
 	for _, s := range servers {
 		wg.Go(func() { _ = s.ListenAndServe() })

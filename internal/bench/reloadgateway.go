@@ -84,23 +84,6 @@ func serveHTTP(ln net.Listener, h http.Handler) (stop func()) {
 	}
 }
 
-const readerConfig = `# written by weir bench
-apisix:
-  node_listen:
-    - ip: 127.0.0.1
-      port: %d
-  enable_admin: false
-  enable_ipv6: false
-  control:
-    ip: 127.0.0.1
-    port: %d
-  ssl:
-    enable: false
-plugin_attr:
-  prometheus:
-    enable_export_server: false
-`
-
 // environment is what APIcast's configuration consists of here.
 func (o *reloadOptions) environment(endpoint string, refresh bool) []string {
 	seconds := -1
@@ -117,15 +100,16 @@ func (o *reloadOptions) environment(endpoint string, refresh bool) []string {
 
 // startReader runs a gateway on free ports and waits until it answers.
 func startReader(ctx context.Context, o *reloadOptions, weir, dir, endpoint string, refresh bool) (*reader, error) {
-	free, err := freePorts(2)
+	free, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
-	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, readerConfig, free[0], free[1]), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := startWith(o.environment(endpoint, refresh), filepath.Join(dir, "weir.log"), weir, "run", "-c", config)
+	env := append(o.environment(endpoint, refresh),
+		fmt.Sprintf("APICAST_HTTP_PORT=%d", free[0]),
+		fmt.Sprintf("APICAST_MANAGEMENT_PORT=%d", free[1]),
+		fmt.Sprintf("APICAST_METRICS_PORT=%d", free[2]),
+		"APICAST_ACCESS_LOG_FILE="+os.DevNull)
+	p, err := startWith(env, filepath.Join(dir, "weir.log"), weir, "run")
 	if err != nil {
 		return nil, err
 	}
