@@ -174,19 +174,22 @@ start_products() {
   mkdir -p "$dir/$engine"
   "$weir" bench products --hostname bench.test --key-header apikey --upstream "http://$origin" --backend "http://$origin" \
     --out "$dir/$engine/products.json" "$@"
-  weir_config "${port[$engine]}" >"$dir/$engine/config.yaml"
-  (cd "$dir/$engine" && THREESCALE_CONFIG_FILE=$dir/$engine/products.json APICAST_CONFIGURATION_LOADER=boot APICAST_CONFIGURATION_CACHE=-1 \
-    GOMAXPROCS=1 exec taskset -c 0 "$weir" run -c "$dir/$engine/config.yaml") >"$dir/$engine.log" 2>&1 &
+  (cd "$dir/$engine" && APICAST_HTTP_PORT=${port[$engine]} APICAST_MANAGEMENT_PORT=0 APICAST_METRICS_PORT=0 APICAST_ACCESS_LOG_FILE=/dev/null \
+    APICAST_CONFIGURATION_LOADER=boot APICAST_CONFIGURATION_CACHE=-1 \
+    GOMAXPROCS=1 exec taskset -c 0 "$weir" run --apicast="$dir/$engine/products.json") >"$dir/$engine.log" 2>&1 &
   pid[$engine]=$!
 }
 
-# weir_config PORT: what is common to the configurations of weir.
-weir_config() {
-  cat <<YAML
+start_weir() {
+  build_weir
+  free_port; local admin=$free
+  free_port; local store=$free
+  mkdir -p "$dir/weir"
+  cat >"$dir/weir/config.yaml" <<YAML
 apisix:
   node_listen:
     - ip: 127.0.0.1
-      port: $1
+      port: ${port[weir]}
   enable_ipv6: false
   enable_control: false
   ssl:
@@ -199,16 +202,6 @@ nginx_config:
 plugin_attr:
   prometheus:
     enable_export_server: false
-YAML
-}
-
-start_weir() {
-  build_weir
-  free_port; local admin=$free
-  free_port; local store=$free
-  mkdir -p "$dir/weir"
-  weir_config "${port[weir]}" >"$dir/weir/config.yaml"
-  cat >>"$dir/weir/config.yaml" <<YAML
 deployment:
   role: traditional
   role_traditional:

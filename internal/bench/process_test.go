@@ -28,16 +28,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMain lets the test binary stand in for weir: `TEST run -c config.yaml`, and
-// `TEST run` for products of 3scale.
+// TestMain lets the test binary stand in for weir: `TEST run -c config.yaml`.
 func TestMain(m *testing.M) {
-	if portal := os.Getenv("THREESCALE_PORTAL_ENDPOINT"); portal != "" && len(os.Args) == 2 && os.Args[1] == "run" {
-		if err := fakeAPIcast(portal, os.Getenv("APICAST_HTTP_PORT"), os.Getenv("APICAST_MANAGEMENT_PORT")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	if len(os.Args) == 4 && os.Args[1] == "run" && os.Args[2] == "-c" {
 		if err := fakeWeir(os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -91,6 +83,9 @@ func fakeWeir(path string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if portal := os.Getenv("THREESCALE_PORTAL_ENDPOINT"); portal != "" {
+		return fakeAPIcast(ctx, portal, os.Getenv("APICAST_HTTP_PORT"), strconv.Itoa(c.Apisix.Control.Port))
+	}
 	if listen := c.Apisix.NodeListen[0]; c.Deployment.Role == "data_plane" {
 		return fakeStandalone(ctx, fmt.Sprintf("%s:%d", listen.IP, listen.Port), filepath.Join(filepath.Dir(path), "apisix.yaml"))
 	}
@@ -126,9 +121,7 @@ func fakeWeir(path string) error {
 }
 
 // fakeAPIcast serves the products of a portal.
-func fakeAPIcast(portal, data, control string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+func fakeAPIcast(ctx context.Context, portal, data, control string) error {
 	f := &fakeReader{portal: portal, client: http.DefaultClient, frugal: true}
 	if seconds, err := strconv.Atoi(os.Getenv("APICAST_CONFIGURATION_CACHE")); err == nil && seconds > 0 {
 		f.refresh = time.Duration(seconds) * time.Second

@@ -98,10 +98,40 @@ func (o *reloadOptions) environment(endpoint string, refresh bool) []string {
 	}
 }
 
+// readerConfig gives the gateway a Control API, which tells what was compiled. It
+// has an address for APISIX's routes, too, of which there are none.
+const readerConfig = `# written by weir bench
+apisix:
+  node_listen:
+    - ip: 127.0.0.1
+      port: %d
+  enable_admin: false
+  enable_ipv6: false
+  control:
+    ip: 127.0.0.1
+    port: %d
+  ssl:
+    enable: false
+plugin_attr:
+  prometheus:
+    enable_export_server: false
+deployment:
+  role: data_plane
+  role_data_plane:
+    config_provider: yaml
+`
+
 // startReader runs a gateway on free ports and waits until it answers.
 func startReader(ctx context.Context, o *reloadOptions, weir, dir, endpoint string, refresh bool) (*reader, error) {
-	free, err := freePorts(3)
+	free, err := freePorts(5)
 	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, readerConfig, free[3], free[4]), 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "apisix.yaml"), []byte("routes: []\n#END\n"), 0o600); err != nil {
 		return nil, err
 	}
 	env := append(o.environment(endpoint, refresh),
@@ -109,7 +139,7 @@ func startReader(ctx context.Context, o *reloadOptions, weir, dir, endpoint stri
 		fmt.Sprintf("APICAST_MANAGEMENT_PORT=%d", free[1]),
 		fmt.Sprintf("APICAST_METRICS_PORT=%d", free[2]),
 		"APICAST_ACCESS_LOG_FILE="+os.DevNull)
-	p, err := startWith(env, filepath.Join(dir, "weir.log"), weir, "run")
+	p, err := startWith(env, filepath.Join(dir, "weir.log"), weir, "run", "-c", config)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +148,7 @@ func startReader(ctx context.Context, o *reloadOptions, weir, dir, endpoint stri
 		dial: tcpDialer(fmt.Sprintf("127.0.0.1:%d", free[0])), explain: p.explain, stop: p.stop,
 		usage:    func() (usage, error) { return processUsage(pid) },
 		cpu:      func() (time.Duration, error) { return cpuTime(pid) },
-		compiled: compiledAt(fmt.Sprintf("http://127.0.0.1:%d", free[1])),
+		compiled: compiledAt(fmt.Sprintf("http://127.0.0.1:%d", free[4])),
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.ready)
 	defer cancel()
