@@ -86,7 +86,8 @@ func settingsOf(c *config.APIcast) (threescale.Settings, error) {
 		PathRouting: c.PathRouting, PathRoutingOnly: c.PathRoutingOnly, VerifyTLS: c.Upstream.Verify, ExtendedMetrics: c.ExtendedMetrics,
 		RetryCases: c.Upstream.RetryCases, UserAgent: userAgent(c.Portal.Channel), Environment: c.Portal.Channel,
 		CacheStatusCodes: c.Upstream.CacheStatuses, CacheMaxTime: c.Upstream.CacheTime, RedisURL: c.RedisURL,
-		HTTPProxy: c.Proxies.HTTP, HTTPSProxy: c.Proxies.HTTPS, AllProxy: c.Proxies.All, NoProxy: c.Proxies.No,
+		UpstreamHead: int(c.Upstream.HeadSize),
+		HTTPProxy:    c.Proxies.HTTP, HTTPSProxy: c.Proxies.HTTPS, AllProxy: c.Proxies.All, NoProxy: c.Proxies.No,
 	}
 	if c.Upstream.Certificate == "" {
 		return s, nil
@@ -276,7 +277,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		counted.count(c)
 		a.accessLog.Write(c)
 	}
-	cfg.Limits.Head = c.HeadLine * c.HeadLines
+	cfg.Limits.Head, cfg.Limits.Line = c.HeadLine*c.HeadLines, c.HeadLine
 	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
 	if c.Portal.Loader == "lazy" {
 		cfg.WantHost = g.wantHost

@@ -238,6 +238,9 @@ func (v *variables) environments(p *Portal) (loader string, cache int) {
 			loader, cache = "boot", 300
 		case "staging", "sandbox":
 			loader = "lazy" // an earlier one's cache stays
+			if value, set := v.environment["APICAST_CONFIGURATION_CACHE"]; set && value == "" && cache == 0 {
+				cache = -1 // APIcast makes no number of it, and keeps what it has
+			}
 		case "development":
 			loader, cache = "lazy", 0
 			p.Example = p.Configuration+p.File+p.Endpoint == ""

@@ -43,6 +43,7 @@ func TestAPIcastEnvironments(t *testing.T) {
 		{"APICAST_CONFIGURATION_CACHE=", "boot 5m0s production"},
 		{"THREESCALE_DEPLOYMENT_ENV=staging", "lazy 0s staging"},
 		{"THREESCALE_DEPLOYMENT_ENV=sandbox APICAST_CONFIGURATION_CACHE=7", "lazy 7s sandbox"},
+		{"THREESCALE_DEPLOYMENT_ENV=staging APICAST_CONFIGURATION_CACHE=", "lazy -1s staging"},
 		{"THREESCALE_DEPLOYMENT_ENV=foobar", "lazy 0s foobar"},
 		{"THREESCALE_DEPLOYMENT_ENV=development", "lazy 0s development example"},
 		{"THREESCALE_DEPLOYMENT_ENV=development THREESCALE_CONFIG_FILE=f", "lazy 0s development"},

@@ -57,7 +57,7 @@ func (x *exchange) fail(status int, cause error) {
 	case x.answered:
 		x.broken, x.closeAfter = true, true
 	default:
-		x.closeAfter = x.closeAfter || status == 400 || status == 408 || status == 431
+		x.closeAfter = x.closeAfter || status == 400 || status == 408 || status == 414 || status == 431
 		x.answer(pages[status])
 	}
 }

@@ -213,8 +213,10 @@ func (c *conn) next() bool {
 // refuseHead answers a head that cannot be served. Silence ends quietly.
 func (c *conn) refuseHead(err error) bool {
 	switch {
-	case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrVersion):
+	case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrFieldLine):
 		c.fail(400, err)
+	case errors.Is(err, wire.ErrStartLine):
+		c.fail(414, err)
 	case errors.Is(err, wire.ErrHeadTooLarge):
 		c.fail(431, err)
 	case errors.Is(err, wire.ErrExpectation):

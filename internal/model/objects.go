@@ -84,6 +84,7 @@ type Upstream struct {
 	DiscoveryArgs json.RawMessage
 	ServiceName   string
 	Websocket     bool
+	MaxHead       int // bytes of a response's head; 0: the gateway's limit
 }
 
 // A Tunnel leads through the nodes of an upstream, forward proxies, to somewhere

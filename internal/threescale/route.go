@@ -172,7 +172,7 @@ func (s *ways) close() {
 // newWay makes the way to u.
 func (p *Product) newWay(u *Upstream, connect Connect) (*way, error) {
 	m := &model.Upstream{
-		Scheme: u.Scheme, Type: "roundrobin", PassHost: "pass", Retries: new(int),
+		Scheme: u.Scheme, Type: "roundrobin", PassHost: "pass", Retries: new(int), MaxHead: p.Runtime.UpstreamHead,
 		// APIcast's upstream block and nginx's defaults.
 		Keepalive: &model.Keepalive{Size: 1024, IdleTimeout: 60 * time.Second, Requests: 1000},
 		Nodes:     []model.Node{{Host: u.Host, Port: u.Port, Weight: 1}},

@@ -30,6 +30,8 @@ type Settings struct {
 	CacheStatusCodes []int         // APICAST_CACHE_STATUS_CODES
 	CacheMaxTime     time.Duration // APICAST_CACHE_MAX_TIME
 
+	UpstreamHead int // bytes of a response's head: APICAST_PROXY_BUFFER_SIZE; 0: the gateway's limit
+
 	RedisURL string // REDIS_URL, or of REDIS_HOST and REDIS_PORT
 
 	// The forward proxies of the environment; NoProxy are the hosts that are

@@ -50,9 +50,9 @@ type conn struct {
 	expires      time.Time
 }
 
-func newConn(tcp *net.TCPConn, p *pool, now func() time.Time) *conn {
-	c := &conn{tcp: tcp, io: tcp, probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
-	c.r.Reset(c, wire.Limits{})
+func newConn(tcp *net.TCPConn, p *pool, id ident, now func() time.Time) *conn {
+	c := &conn{ident: id, tcp: tcp, io: tcp, probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
+	c.r.Reset(c, wire.Limits{Head: id.head})
 	return c
 }
 

@@ -55,7 +55,7 @@ func (c *Call) connecting(cancel context.CancelFunc) {
 
 // identify says what the connection must be for the request.
 func (c *Call) identify(n *node) error {
-	c.id, c.cert = ident{http2: multiplexed(c.scheme), tunnel: c.up.through()}, nil
+	c.id, c.cert = ident{http2: multiplexed(c.scheme), tunnel: c.up.through(), head: c.up.maxHead}, nil
 	if c.isTLS() == 0 {
 		return nil
 	}
@@ -148,8 +148,7 @@ func (e *endpoint) dial(ctx context.Context, c *Call, kept bool) (*conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	conn := newConn(nc, e.pool, c.up.env.Now)
-	conn.ident = c.id
+	conn := newConn(nc, e.pool, c.id, c.up.env.Now)
 	if !c.id.tls {
 		return conn, nil
 	}

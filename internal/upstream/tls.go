@@ -34,6 +34,7 @@ type ident struct {
 	cert   string // fingerprint of the client's certificate; empty: none
 	roots  string // fingerprint of what is trusted in place of Env.Roots; empty: nothing
 	tunnel tunnel
+	head   int // bytes of a response's head; 0: the usual limit
 }
 
 // A Certificate is what the gateway shows to an upstream.

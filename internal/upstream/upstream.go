@@ -80,6 +80,7 @@ type Upstream struct {
 	keepalive    model.Keepalive
 	tls          tlsSettings
 	tunnel       *model.Tunnel // nil: none
+	maxHead      int
 	family       *family
 	checks       *health.Checks // nil: none
 	checkType    string         // of configured checks, even if they are off
@@ -113,6 +114,7 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 		idle:         idle(m.Timeout),
 		keepalive:    env.Defaults.Keepalive,
 		tunnel:       m.Tunnel,
+		maxHead:      m.MaxHead,
 	}
 	if m.Retries != nil {
 		u.retries = *m.Retries

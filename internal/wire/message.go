@@ -82,6 +82,9 @@ var (
 	ErrMalformed = errors.New("malformed message")
 	// ErrHeadTooLarge: the head exceeds the limit of bytes or fields.
 	ErrHeadTooLarge = errors.New("message head too large")
+	// ErrStartLine, ErrFieldLine: a line of the head has more bytes than it may.
+	ErrStartLine = errors.New("start line too large")
+	ErrFieldLine = errors.New("field line too large")
 	// ErrExpectation: the request expects something other than 100-continue.
 	ErrExpectation = errors.New("unknown expectation")
 	// ErrVersion: a version other than HTTP/1.0 and HTTP/1.1.

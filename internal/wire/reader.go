@@ -9,6 +9,7 @@ import (
 // its default.
 type Limits struct {
 	Head    int // bytes of a head with its start line and empty line; 64 KiB
+	Line    int // bytes of one line of a head, with its end; as many as of the head
 	Fields  int // field lines of a head or trailer section; 1000
 	Trailer int // bytes of a trailer section; 8 KiB
 	Tokens  int // names that the Connection fields of a message list; 100
@@ -25,6 +26,7 @@ func (l Limits) withDefaults() Limits {
 	_, d.Buffer = classOf(cmp.Or(l.Buffer, d.Buffer))
 	return Limits{
 		Head:    cmp.Or(l.Head, d.Head),
+		Line:    l.Line,
 		Fields:  cmp.Or(l.Fields, d.Fields),
 		Trailer: cmp.Or(l.Trailer, d.Trailer),
 		Tokens:  cmp.Or(l.Tokens, d.Tokens),

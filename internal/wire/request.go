@@ -11,7 +11,7 @@ import (
 //
 // It fails with io.EOF if the stream ends before the request's first byte, and
 // with io.ErrUnexpectedEOF if it ends within the head. ErrMalformed,
-// ErrHeadTooLarge and ErrVersion make the connection useless; req then holds
+// ErrHeadTooLarge, ErrStartLine, ErrFieldLine and ErrVersion make the connection useless; req then holds
 // what was understood before. After ErrExpectation req is complete and the
 // body may be read or not.
 func (r *Reader) ReadRequest(req *Request) error {

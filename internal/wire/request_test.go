@@ -149,3 +149,30 @@ func TestHeadLimits(t *testing.T) {
 		}
 	}
 }
+
+// A limit of a line tells what is too large: what is asked for, or a field.
+func TestLineLimit(t *testing.T) {
+	const limit = 64
+	line := func(before string, n int, after string) string {
+		return before + strings.Repeat("a", n-len(before)-len(after)) + after
+	}
+	for name, c := range map[string]struct {
+		head string
+		want error
+	}{
+		"all fit":           {line("GET /", limit, " HTTP/1.1\r\n") + line("Host: ", limit, "\r\n") + "\r\n", nil},
+		"start line":        {line("GET /", limit+1, " HTTP/1.1\r\n") + "Host: a\r\n\r\n", ErrStartLine},
+		"endless start":     {line("GET /", limit+1, ""), ErrStartLine},
+		"field":             {"GET / HTTP/1.1\r\n" + line("Host: ", limit+1, "\r\n") + "\r\n", ErrFieldLine},
+		"endless field":     {"GET / HTTP/1.1\r\nHost: a\r\n" + line("X: ", limit+1, ""), ErrFieldLine},
+		"many within limit": {"GET / HTTP/1.1\r\n" + strings.Repeat("X: y\r\n", 40) + "Host: a\r\n\r\n", nil},
+	} {
+		var r Reader
+		r.Reset(strings.NewReader(c.head), Limits{Line: limit})
+		var req Request
+		if err := r.ReadRequest(&req); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		r.Reset(nil, Limits{})
+	}
+}

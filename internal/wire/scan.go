@@ -11,6 +11,8 @@ type scan struct {
 	line  int // where the current line starts
 	lines int // complete lines
 	blank int // empty lines skipped before a request
+
+	longest int // bytes that a line of a head may have; 0: any number
 }
 
 // end returns the length of the section with its empty line, or 0 if b does
@@ -24,13 +26,16 @@ func (s *scan) end(b []byte, limit, lines int) (int, error) {
 			if len(b) == limit {
 				return 0, ErrHeadTooLarge
 			}
-			return 0, nil
+			return 0, s.long(len(b))
 		}
 		lf := s.seen + n
 		if lf == s.line || b[lf-1] != '\r' {
 			return 0, ErrMalformed
 		}
 		s.seen = lf + 1
+		if err := s.long(s.seen); err != nil {
+			return 0, err
+		}
 		if lf == s.line+1 {
 			return lf + 1, nil
 		}
@@ -39,6 +44,18 @@ func (s *scan) end(b []byte, limit, lines int) (int, error) {
 			return 0, ErrHeadTooLarge
 		}
 	}
+}
+
+// long says that the current line, of which the bytes before end are known, has too
+// many.
+func (s *scan) long(end int) error {
+	switch {
+	case s.longest == 0 || end-s.line <= s.longest:
+		return nil
+	case s.lines == 0:
+		return ErrStartLine
+	}
+	return ErrFieldLine
 }
 
 // maxBlank is the number of empty lines tolerated before a request line
@@ -95,5 +112,6 @@ func (r *Reader) headEnd(request bool) (int, error) {
 	if !tokenByte[b[0]] {
 		return 0, ErrMalformed
 	}
+	r.scan.longest = r.limits.Line
 	return r.scan.end(b, r.limits.Head, r.limits.Fields+1)
 }
