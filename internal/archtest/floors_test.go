@@ -60,6 +60,7 @@ var floors = map[string][]string{
 
 	"internal/threescale/threescaletest": {
 		"internal/threescale", "internal/plugin", "internal/plugin/plugintest", "internal/meter", "internal/model", "internal/dialect/apicast",
+		"internal/upstream",
 	},
 
 	"internal/redisclient/redistest":   {},

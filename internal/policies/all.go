@@ -5,10 +5,14 @@ package policies
 
 import (
 	"weir/internal/plugin"
+	"weir/internal/policies/apicast"
+	"weir/internal/policies/batcher"
+	"weir/internal/policies/caching"
 	"weir/internal/policies/camel"
 	"weir/internal/policies/clearcontext"
 	"weir/internal/policies/conditional"
 	"weir/internal/policies/cors"
+	"weir/internal/policies/defaultcredentials"
 	"weir/internal/policies/echo"
 	"weir/internal/policies/fapi"
 	"weir/internal/policies/findservice"
@@ -32,6 +36,8 @@ import (
 	"weir/internal/policies/payloadlimits"
 	"weir/internal/policies/phaselogger"
 	"weir/internal/policies/ratelimit"
+	"weir/internal/policies/ratelimitheaders"
+	"weir/internal/policies/referrer"
 	"weir/internal/policies/requestunbuffered"
 	"weir/internal/policies/retry"
 	"weir/internal/policies/rewriteurlcaptures"
@@ -52,10 +58,14 @@ import (
 // All returns every policy. The caller owns the slice.
 func All() []plugin.Spec {
 	return []plugin.Spec{
+		apicast.Policy,
+		batcher.Policy,
+		caching.Policy,
 		camel.Policy,
 		clearcontext.Policy,
 		conditional.Policy,
 		cors.Policy,
+		defaultcredentials.Policy,
 		echo.Policy,
 		fapi.Policy,
 		findservice.Policy,
@@ -79,6 +89,8 @@ func All() []plugin.Spec {
 		payloadlimits.Policy,
 		phaselogger.Policy,
 		ratelimit.Policy,
+		ratelimitheaders.Policy,
+		referrer.Policy,
 		requestunbuffered.Policy,
 		retry.Policy,
 		rewriteurlcaptures.Policy,

@@ -31,9 +31,10 @@ type Product struct {
 	// its other policies run.
 	OnBroken *plugin.Reply
 
-	env  plugin.Env
-	own  *way // to Upstream, if no policy says how
-	ways ways
+	env    plugin.Env
+	finder finder
+	own    *way // to Upstream, if no policy says how
+	ways   ways
 }
 
 // Close ends what belongs to the product; no request uses it any more.
@@ -46,7 +47,7 @@ func (p *Product) Close() {
 
 // NewProduct compiles what a product has besides its chain.
 func NewProduct(m *model.Product, rt *Runtime, env plugin.Env) (*Product, error) {
-	p := &Product{Product: m, Runtime: rt, env: env}
+	p := &Product{Product: m, Runtime: rt, env: env, finder: newFinder(m)}
 	p.Failed, p.Missing = refusal(m.Failed), refusal(m.Missing)
 	p.LimitsExceeded, p.NoMatch = refusal(m.LimitsExceeded), refusal(m.NoMatch)
 	p.NoMatch.Header = append(p.NoMatch.Header, [2]string{"x-3scale-matched-rules", ""})

@@ -49,6 +49,17 @@ type Request struct {
 
 	// Values are what policies have made known to templates and to each other.
 	Values []Value
+
+	// ShowsLimits says that somebody wants to know about the backend's limits
+	// (rate_limit_headers).
+	ShowsLimits bool
+
+	// Batch gathers what Delegated requests count; nil: nothing does.
+	Batch *Batch
+
+	asked    authorization
+	form     string // see Form
+	formRead bool
 }
 
 // A Value is something that a policy has made known under a name.
@@ -106,14 +117,6 @@ func (r *Request) Get(name string) any {
 	}
 	return nil
 }
-
-// Credentials are what a caller has shown. Empty members are missing.
-type Credentials struct {
-	UserKey, AppID, AppKey, AccessToken string
-}
-
-// None says that the caller has shown nothing.
-func (c *Credentials) None() bool { return *c == Credentials{} }
 
 // Caching is how answers of the backend are kept (apicast.md §4.4).
 type Caching uint8

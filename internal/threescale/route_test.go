@@ -52,8 +52,8 @@ func upstreamOf(t *testing.T, url string) *Upstream {
 	return u
 }
 
-// asked is a request to p as the engine presents it.
-func asking(p *Product, target string, fields ...[2]string) *plugin.Ctx {
+// sent is a request to p as the engine presents it.
+func sent(p *Product, target string, fields ...[2]string) *plugin.Ctx {
 	c := plugintest.NewCtx(target, fields...)
 	path, change, _ := wire.NormalizePath(nil, target, wire.PathOptions{})
 	if c.Path = path; change&wire.ChangedSegments != 0 {
@@ -87,7 +87,7 @@ func TestRouteTarget(t *testing.T) {
 		{api: "http://up.test", sent: "/a?x=1", change: func(r *Request) { r.SetQuery("") }, want: "/a"},
 	} {
 		p, _ := routing(t, &model.Product{ID: "1", Upstream: tc.api}, Settings{})
-		c := asking(p, tc.sent)
+		c := sent(p, tc.sent)
 		if tc.change != nil {
 			tc.change(Of(c))
 		}
@@ -118,7 +118,7 @@ func TestRouteHost(t *testing.T) {
 		{api: "http://up.test", rewrite: "public.test", change: func(r *Request) { r.Host = "chosen.test" }, want: "chosen.test"},
 	} {
 		p, _ := routing(t, &model.Product{ID: "1", Upstream: tc.api, HostnameRewrite: tc.rewrite}, Settings{})
-		c := asking(p, "/")
+		c := sent(p, "/")
 		if tc.change != nil {
 			tc.change(Of(c))
 		}
@@ -133,12 +133,12 @@ func TestRouteHost(t *testing.T) {
 
 func TestRouteNowhere(t *testing.T) {
 	p, _ := routing(t, &model.Product{ID: "1"}, Settings{})
-	c := asking(p, "/")
+	c := sent(p, "/")
 	if reply := Route(c); reply == nil || reply.Status != 404 || reply.Body == nil || len(reply.Body) != 0 {
 		t.Errorf("%+v", reply)
 	}
 	End(c)
-	c = asking(p, "/")
+	c = sent(p, "/")
 	Of(c).Upstream = upstreamOf(t, "https://up.test")
 	Of(c).Connect.TLS = &ClientTLS{CAs: "broken"}
 	if reply := Route(c); reply == nil || reply.Status != 503 {
@@ -167,7 +167,7 @@ func TestRouteWays(t *testing.T) {
 		{"https://a.test", Connect{TLS: mine}, 5, "https", `{"client_cert":"C","client_key":"K","verify":true}`},
 		{"https://a.test", Connect{TLS: mine}, 5, "https", `{"client_cert":"C","client_key":"K","verify":true}`},
 	} {
-		c := asking(p, "/")
+		c := sent(p, "/")
 		r := Of(c)
 		if r.Connect = tc.connect; tc.url != "" {
 			r.Upstream = upstreamOf(t, tc.url)
@@ -235,7 +235,7 @@ func TestRouteThroughProxies(t *testing.T) {
 		{name: "camel over http", url: "http://up.test", proxies: proxies("http://u:p@c.test:1", "", "", true), want: "c.test:1 - http://up.test/p?q=1"},
 	} {
 		p, _ := routing(t, &model.Product{ID: "1", Upstream: tc.url}, all)
-		c := asking(p, "/p?q=1", tc.fields...)
+		c := sent(p, "/p?q=1", tc.fields...)
 		Of(c).Connect.Proxies = tc.proxies
 		if reply := Route(c); reply != nil {
 			t.Fatalf("%s: %d", tc.name, reply.Status)
@@ -278,7 +278,7 @@ func TestRouteMarks(t *testing.T) {
 	p, _ := routing(t, &model.Product{ID: "1", Upstream: "http://up.test", SecretToken: "s3"}, Settings{})
 	defer p.Close()
 	for name, connect := range map[string]Connect{secretHeader: {}, grpcSecretHeader: {HTTP2: true}} {
-		c := asking(p, "/", [2]string{"x-3scale-debug", "v"}, [2]string{"X_3scale-proxy-secret-token", "forged"})
+		c := sent(p, "/", [2]string{"x-3scale-debug", "v"}, [2]string{"X_3scale-proxy-secret-token", "forged"})
 		Of(c).Connect = connect
 		Route(c)
 		for _, f := range c.Request.Header.Fields() {
@@ -297,7 +297,7 @@ func TestRouteAllocates(t *testing.T) {
 	p, _ := routing(t, &model.Product{ID: "1", Upstream: "http://up.test/base", SecretToken: "s"}, Settings{})
 	defer p.Close()
 	other := upstreamOf(t, "https://other.test")
-	c := asking(p, "/a?b=c", [2]string{"Accept", "*/*"})
+	c := sent(p, "/a?b=c", [2]string{"Accept", "*/*"})
 	r := Of(c)
 	n := testing.AllocsPerRun(100, func() {
 		for _, u := range []*Upstream{nil, other} {

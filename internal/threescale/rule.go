@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/expr"
 	"weir/internal/model"
 )
 
@@ -13,10 +14,14 @@ import (
 // (jwt_claim_check, keycloak_role_check, soap) is one, too.
 type Rule struct {
 	model.MappingRule
-	plain string         // what the path begins with; empty: see match
-	exact bool           // it is the whole path
-	match *regexp.Regexp // nil: plain says it all
-	asks  []asked
+
+	// The path begins with pieces[0], then, for every further piece, a segment and
+	// that piece. exact: and ends there. nil: see match.
+	pieces []string
+	exact  bool
+	match  *expr.Pattern
+
+	asks []asked
 }
 
 // asked is what the query string must hold.
@@ -25,35 +30,55 @@ type asked struct {
 	present     bool // whatever its value
 }
 
+// Immutable. What the pattern of a rule is made of (apicast.md §2.4).
 var (
 	slashes     = regexp.MustCompile(`//+`)
-	placeholder = regexp.MustCompile(`\{.*?\}`)
+	placeholder = regexp.MustCompile(`\{.+?\}`)
 	anyValue    = regexp.MustCompile(`\{[-\w_]+\}`)
 )
 
 // Segment is what a placeholder stands for (apicast.md §2.4).
 const Segment = `([\w\-.~%!$&'()*+,;=@:]+)`
 
+// inSegment are the bytes that segment covers. It is immutable.
+var inSegment = func() (covered [256]bool) {
+	one := regexp.MustCompile(`^` + Segment + `$`)
+	for c := range covered {
+		covered[c] = one.Match([]byte{byte(c)})
+	}
+	return covered
+}()
+
 // NewRule compiles a mapping rule.
 func NewRule(m model.MappingRule) (*Rule, error) {
 	r := &Rule{MappingRule: m}
-	pattern := slashes.ReplaceAllString(m.Pattern, "/")
-	pattern, _, _ = strings.Cut(pattern, "?")
 	for _, p := range m.Parameters {
 		r.asks = append(r.asks, asked{p.Name, p.Value, anyValue.MatchString(p.Value)})
 	}
-	body, exact := strings.CutSuffix(pattern, "$")
-	if !strings.ContainsAny(body, `{}[]()*+^$|\`) {
-		r.plain, r.exact = body, exact
+	pattern, _, _ := strings.Cut(slashes.ReplaceAllLiteralString(m.Pattern, "/"), "?")
+	if r.pieces, r.exact = takeApart(pattern); r.pieces != nil {
 		return r, nil
 	}
 	source := strings.ReplaceAll(placeholder.ReplaceAllLiteralString(pattern, Segment), ".", `\.`)
-	match, err := regexp.Compile("^(?:" + source + ")")
-	if err != nil {
+	var err error
+	if r.match, err = expr.CompilePattern("^"+source, false); err != nil {
 		return nil, fmt.Errorf("mapping rule %q: %w", m.Pattern, err)
 	}
-	r.match = match
 	return r, nil
+}
+
+// takeApart splits a pattern at its placeholders; nil: it is a regular expression
+// that needs an engine. Where a placeholder ends must be plain: the next piece
+// begins with what no segment covers.
+func takeApart(pattern string) (pieces []string, exact bool) {
+	pattern, exact = strings.CutSuffix(pattern, "$")
+	pieces = placeholder.Split(pattern, -1)
+	for i, p := range pieces {
+		if strings.ContainsAny(p, `{}[]()*+^$|\`) || i > 0 && p == "" && i < len(pieces)-1 || i > 0 && p != "" && inSegment[p[0]] {
+			return nil, false
+		}
+	}
+	return pieces, exact
 }
 
 // Matches says whether the rule covers a request. path is normalised and escaped
@@ -72,13 +97,24 @@ func (r *Rule) Matches(method, path string, parameter func(string) (string, bool
 }
 
 func (r *Rule) covers(path string) bool {
-	switch {
-	case r.match != nil:
-		return r.match.MatchString(path)
-	case r.exact:
-		return path == r.plain
+	if r.pieces == nil {
+		ok, err := r.match.Match(path)
+		return ok && err == nil
 	}
-	return strings.HasPrefix(path, r.plain)
+	rest, ok := strings.CutPrefix(path, r.pieces[0])
+	if !ok {
+		return false
+	}
+	for _, piece := range r.pieces[1:] {
+		n := 0
+		for n < len(rest) && inSegment[rest[n]] {
+			n++
+		}
+		if rest, ok = strings.CutPrefix(rest[n:], piece); n == 0 || !ok {
+			return false
+		}
+	}
+	return !r.exact || rest == "" || rest == "\n"
 }
 
 // Methods says that a list of methods of a policy's rule covers a method.

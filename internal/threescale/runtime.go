@@ -38,6 +38,10 @@ type Settings struct {
 	// reached without.
 	HTTPProxy, HTTPSProxy, AllProxy, NoProxy string
 
+	// BatchRoom is the memory of what 3scale_batcher gathers, in bytes; 0: 20 MiB
+	// (APICAST_POLICY_BATCHER_SHARED_MEMORY_SIZE).
+	BatchRoom int64
+
 	// The gateway's own certificate for upstreams, as PEM.
 	Certificate, CertificateKey string
 }
@@ -70,6 +74,8 @@ type Runtime struct {
 	Manage func(ctx context.Context, mode, method, path string, body []byte) Managed
 
 	proxies *Proxies // of the environment
+
+	accounts
 }
 
 // tokenRoom bounds what verified tokens take, in bytes: about 10,000 of them.
@@ -78,6 +84,7 @@ const tokenRoom = 128 << 20
 // NewRuntime makes the runtime of a process; Close ends it.
 func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time.Time) *Runtime {
 	rt := &Runtime{Settings: s, Log: log, Meter: m, Now: now, tokens: cache.New[*Token](tokenRoom, now)}
+	rt.accounts.open(rt)
 	var err error
 	if rt.proxies, err = NewProxies(s.HTTPProxy, s.HTTPSProxy, s.AllProxy); err != nil {
 		log.Warn("a forward proxy of the environment cannot be used", "err", err)
@@ -86,9 +93,10 @@ func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time
 	return rt
 }
 
-// Close sends what is waiting to be reported and ends what runs in the
-// background.
+// Close sends what is waiting to be reported, as far as the backend takes it soon,
+// and ends what runs in the background.
 func (rt *Runtime) Close() {
+	rt.accounts.close()
 	if t, ok := rt.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}

@@ -3,6 +3,8 @@ package threescale
 import (
 	"net/url"
 	"strings"
+
+	"weir/internal/wire"
 )
 
 // SetPath gives the request another path, decoded; it lives as long as the
@@ -46,38 +48,21 @@ func unescape(s string) string {
 	return s
 }
 
-// EscapePath encodes what nginx's ngx.escape_uri would not leave in a path.
+// EscapePath encodes what nginx encodes in a path (ngx.escape_uri).
 func EscapePath(path string) string {
-	n := 0
 	for i := range len(path) {
-		if !inPath(path[i]) {
-			n++
+		if !inPath[path[i]] {
+			return string(wire.EscapePath(make([]byte, 0, len(path)+32), path))
 		}
 	}
-	if n == 0 {
-		return path
-	}
-	var b strings.Builder
-	b.Grow(len(path) + 2*n)
-	for i := range len(path) {
-		c := path[i]
-		if inPath(c) {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(hex[c>>4])
-		b.WriteByte(hex[c&15])
-	}
-	return b.String()
+	return path
 }
 
-const hex = "0123456789ABCDEF"
-
-func inPath(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
+// inPath are the bytes that stand for themselves in an escaped path. It is
+// immutable.
+var inPath = func() (plain [256]bool) {
+	for c := range plain {
+		plain[c] = len(wire.EscapePath(nil, string([]byte{byte(c)}))) == 1
 	}
-	return strings.IndexByte("-._~!$&'()*+,;=:@/", c) >= 0
-}
+	return plain
+}()

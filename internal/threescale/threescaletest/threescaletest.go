@@ -85,3 +85,8 @@ func Claims(t testing.TB, c *plugin.Ctx, payload string) {
 	}
 	threescale.Of(c).Token = token
 }
+
+// RuntimeOf is Runtime with settings.
+func RuntimeOf(s threescale.Settings, now func() time.Time) *threescale.Runtime {
+	return threescale.NewRuntime(s, slog.New(slog.DiscardHandler), meter.New(0), now)
+}
