@@ -136,7 +136,9 @@ func newConn(e *Engine, nc net.Conn, s *secure) *conn {
 		trailer: c.in.Trailer,
 		stop:    c.stopBody,
 		want:    c.want,
-		waiting: c.waiting,
+
+		continued: func() bool { return c.continued },
+		waiting:   c.waiting,
 
 		received: c.received,
 	})

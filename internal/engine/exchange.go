@@ -30,6 +30,7 @@ type upload struct {
 	trailer   func() *wire.Header         // after the end
 	stop      func()                      // makes Read return
 	want      func() error                // sends 100 Continue if the client waits for it
+	continued func() bool                 // it was sent; nil: somebody else sends it
 	waiting   func(bool)                  // the exchange begins or ends waiting for its upstream
 	received  func() int64                // bytes read of the request, with its head
 }
@@ -68,6 +69,7 @@ type exchange struct {
 	buffered []byte // what was read of the request's body for plugins and variables
 	whole    bool   // that is all of it
 	handed   bool   // the rest goes upstream
+	gate     *gate  // before the rest, until the upstream wants it; nil: none
 	bodyErr  error  // why it could not be read
 	replay   bytes.Reader
 

@@ -120,6 +120,7 @@ func (x *exchange) hashKey() string { return x.hash(&x.ctx) }
 func (x *exchange) prepareBody() error {
 	c := &x.call
 	c.Body, c.Length, c.Trailer, c.StopBody = nil, 0, nil, nil
+	x.gate = nil
 	switch own := x.ctx.To.Body; {
 	case own != nil:
 		x.tap(own)
@@ -135,6 +136,10 @@ func (x *exchange) prepareBody() error {
 		x.handed = true
 		c.Body, c.Length = x.tapped(x.rest()), x.request.Length
 		c.Trailer, c.StopBody = x.upload.trailer, x.upload.stop
+		if x.expects() {
+			x.passExpect()
+			return nil
+		}
 		return x.upload.want()
 	}
 	return nil
@@ -240,7 +245,10 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // early relays an interim response, except to HTTP/1.0, which has none.
 func (x *exchange) early(r *wire.Response) error {
-	if x.request.Proto == wire.HTTP10 || r.Status == 100 {
+	switch {
+	case r.Status == 100:
+		return x.goesOn()
+	case x.request.Proto == wire.HTTP10:
 		return nil
 	}
 	dropResponseHop(r)

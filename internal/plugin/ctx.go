@@ -130,6 +130,7 @@ type Destination struct {
 	Timeout    *model.Timeout // its zero fields are the upstream's; nil: the route's
 	Retries    *int           // further tries after the first; nil: the upstream's
 	Websocket  bool           // an upgrade to WebSocket may pass, whatever the route says
+	Expect     bool           // the upstream says whether it wants a body that the client holds back
 }
 
 // An Outcome is what became of a request.

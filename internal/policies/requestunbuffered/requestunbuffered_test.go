@@ -2,17 +2,18 @@ package requestunbuffered
 
 import (
 	"testing"
-	"time"
 
+	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
+	"weir/internal/threescale/threescaletest"
 )
 
-func TestCostsNothing(t *testing.T) {
-	ph, err := Policy.Compile([]byte(`{"max_logs":1,"anything":{}}`), plugintest.Env(time.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ph.Rewrite != nil || ph.Access != nil || ph.Content != nil || ph.BeforeProxy != nil || ph.Header != nil || ph.Body != nil || ph.Log != nil {
-		t.Error("it has phases")
-	}
+func Test(t *testing.T) {
+	threescaletest.Run(t, Policy, []plugintest.Case{{Name: "expectations pass", Config: `{}`, Requests: []plugintest.Request{{
+		Look: func(t *testing.T, c *plugin.Ctx) {
+			if !c.To.Expect {
+				t.Error("it does not")
+			}
+		},
+	}}}})
 }
