@@ -283,7 +283,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		cfg.WantHost = g.wantHost
 	}
 	var err error
-	if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: t.Keepalive, HeadLimit: cfg.Limits.Head}); err != nil {
+	if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: t.Keepalive, SendTimeout: t.Send, HeadLimit: cfg.Limits.Head, Log: g.log}); err != nil {
 		return fmt.Errorf("HTTP/2: %w", err)
 	}
 	if c.Ports.HTTPS != 0 {

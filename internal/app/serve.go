@@ -71,7 +71,9 @@ func (g *Gateway) engineConfig() (engine.Config, error) {
 	}
 	if a.HTTP.EnableHTTP2 {
 		var err error
-		if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: h.Timeouts.Keepalive, HeadLimit: cfg.Limits.Head}); err != nil {
+		if cfg.HTTP2, err = h2.New(h2.Config{
+			IdleTimeout: h.Timeouts.Keepalive, SendTimeout: h.Timeouts.Send, HeadLimit: cfg.Limits.Head, Log: g.log,
+		}); err != nil {
 			return cfg, fmt.Errorf("HTTP/2: %w", err)
 		}
 	}

@@ -21,9 +21,13 @@ type Connection struct {
 	server, peer netip.AddrPort
 	proxied      netip.AddrPort
 
-	mu   sync.Mutex
-	all  []*Exchange // ever made
-	idle []*Exchange
+	mu       sync.Mutex
+	all      []*Exchange // ever made
+	idle     []*Exchange
+	quiet    sync.Cond // on mu: nothing is running
+	running  int       // exchanges
+	since    time.Time // when that became none
+	released bool
 }
 
 // serveHTTP2 hands a connection to the one that speaks HTTP/2.
@@ -42,13 +46,21 @@ func (e *Engine) Open(peer, server net.Addr, s *Handshake, state tls.ConnectionS
 }
 
 func (e *Engine) open(peer, server net.Addr, s *secure, end func()) *Connection {
-	c := &Connection{engine: e, secure: s, end: end, peer: addrPort(peer), server: addrPort(server)}
+	c := &Connection{engine: e, secure: s, end: end, peer: addrPort(peer), server: addrPort(server), since: time.Now()}
+	c.quiet.L = &c.mu
 	e.add(c)
 	return c
 }
 
-// Release ends the use of c, whose requests are answered.
+// Release ends the use of c. It waits for the requests that are still served: a
+// client that has left does not wait for their end.
 func (c *Connection) Release() {
+	c.mu.Lock()
+	c.released = true
+	for c.running > 0 {
+		c.quiet.Wait()
+	}
+	c.mu.Unlock()
 	c.engine.remove(c)
 	for _, x := range c.all {
 		x.close()
@@ -95,10 +107,13 @@ type measured struct {
 	r     interface{ Read([]byte) (int, error) }
 	bytes int64
 	limit func() int64 // nil: none
+	took  *span
 }
 
 func (c *measured) Read(p []byte) (int, error) {
+	c.took.begin()
 	n, err := c.r.Read(p)
+	c.took.end()
 	c.bytes += int64(n)
 	if c.limit != nil {
 		if limit := c.limit(); limit > 0 && c.bytes > limit {
@@ -118,29 +133,41 @@ func (c *measured) Ready() bool {
 type Exchange struct {
 	exchange
 	gone chan struct{} // holds one when the client has left
+
+	timed   timed
+	reading span   // of the body
+	cut     Cutter // nil: not in use; guarded by Connection.mu
 }
 
 // Exchange returns an exchange whose request the caller fills, with the stream
-// that takes the answer; Done gives it back.
+// that takes the answer; Done gives it back. It is nil if the client has left.
 func (c *Connection) Exchange(s Stream, u Upload) *Exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		return nil
+	}
 	x := c.take()
-	x.stream, x.upload = s, u
+	c.running++
+	x.timed.stream = s
+	x.stream, x.upload = &x.timed, u
+	x.cut, _ = s.(Cutter)
 	if m, ok := u.Reader.(*measured); ok {
-		m.limit = x.maxBody
+		m.limit, m.took = x.maxBody, &x.reading
 	}
 	x.request.Reset()
 	return x
 }
 
+// take finds or makes an exchange; c.mu is held.
 func (c *Connection) take() *Exchange {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if n := len(c.idle); n > 0 {
 		x := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		return x
 	}
 	x := &Exchange{gone: make(chan struct{}, 1)}
+	x.reading.clock, x.timed.took.clock = &c.engine.clock, &c.engine.clock
 	x.exchange.init(c.engine, nil, upload{})
 	x.ctx.Peer, x.ctx.Server, x.ctx.Proxied = c.peer, c.server, c.proxied
 	x.peer, x.serverPort = c.peer.Addr().String(), strconv.Itoa(int(c.server.Port()))
@@ -212,7 +239,12 @@ func (c *Connection) Done(x *Exchange) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	x.cut, x.timed.stream = nil, nil
 	c.idle = append(c.idle, x)
+	if c.running--; c.running == 0 {
+		c.since = time.Now()
+		c.quiet.Broadcast()
+	}
 }
 
 // replayed is a connection of which something was read already.

@@ -4,7 +4,8 @@ import "time"
 
 // sweep sets the clock, and looks once a second at connections whose upstream
 // makes them wait: a client that has left ends the request, so that nothing is
-// computed for nobody. This replaces a watching goroutine or read per request.
+// computed for nobody. This replaces a watching goroutine or read per request. Of
+// other protocols than HTTP/1.1, which sets deadlines, it ends what takes too long.
 func (e *Engine) sweep() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -16,11 +17,18 @@ func (e *Engine) sweep() {
 			e.clock.set(now)
 			if now.Sub(last) >= time.Second {
 				last = now
+				var others []*Connection
 				e.each(func(c member) {
-					if c, ok := c.(*conn); ok {
+					switch c := c.(type) {
+					case *conn:
 						c.abortIfGone(now)
+					case *Connection:
+						others = append(others, c)
 					}
 				})
+				for _, c := range others {
+					c.sweep(now)
+				}
 			}
 		}
 	}

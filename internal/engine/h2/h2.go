@@ -6,6 +6,7 @@ package h2
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -21,6 +22,11 @@ type Config struct {
 	IdleTimeout time.Duration // a connection without requests ends after it
 	HeadLimit   int           // bytes of a request's header list
 	Streams     uint32        // concurrent requests of a connection; 0: 128, as nginx
+
+	// SendTimeout is how long a connection may take nothing that is sent.
+	SendTimeout time.Duration
+
+	Log *slog.Logger // of what clients do wrong; nil: none
 }
 
 // streams is nginx's http2_max_concurrent_streams.
@@ -36,8 +42,12 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	s := &Server{
 		base: &http.Server{IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: cfg.HeadLimit},
-		h2:   &http2.Server{IdleTimeout: cfg.IdleTimeout, MaxConcurrentStreams: cfg.Streams},
+		h2:   &http2.Server{IdleTimeout: cfg.IdleTimeout, MaxConcurrentStreams: cfg.Streams, WriteByteTimeout: cfg.SendTimeout},
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s.base.ErrorLog = slog.NewLogLogger(cfg.Log.Handler(), slog.LevelInfo)
 	if s.h2.MaxConcurrentStreams == 0 {
 		s.h2.MaxConcurrentStreams = streams
 	}

@@ -108,6 +108,11 @@ func start(t testing.TB, more ...plugin.Spec) *gateway {
 }
 
 func startWith(t testing.TB, change func(*engine.Config), more ...plugin.Spec) *gateway {
+	return startSlow(t, 10*time.Second, change, more...)
+}
+
+// startSlow runs a gateway whose clients may take nothing for so long.
+func startSlow(t testing.TB, send time.Duration, change func(*engine.Config), more ...plugin.Spec) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
@@ -116,13 +121,13 @@ func startWith(t testing.TB, change func(*engine.Config), more ...plugin.Spec) *
 		TLS:      &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
 		Log:      log,
 	})
-	protocol, err := New(Config{IdleTimeout: 10 * time.Second, HeadLimit: 64 << 10})
+	protocol, err := New(Config{IdleTimeout: 10 * time.Second, SendTimeout: send, HeadLimit: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := engine.Config{
 		State: g.state, Log: log, Server: "Weir", HTTP2: protocol,
-		KeepaliveTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, SendTimeout: 10 * time.Second,
+		KeepaliveTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, SendTimeout: send,
 	}
 	change(&cfg)
 	g.engine = engine.New(cfg)

@@ -362,3 +362,56 @@ func TestBounds(t *testing.T) {
 	}
 	t.Error("no room after the first had left")
 }
+
+// Who does not take an answer, or does not send a body, is given up after the
+// time-out, and the upstream's connection with it.
+func TestSlowClients(t *testing.T) {
+	g := startWith(t, func(c *engine.Config) {
+		c.SendTimeout, c.BodyTimeout = 300*time.Millisecond, 300*time.Millisecond
+	})
+	g.ssl("a.test", "")
+	ended := make(chan error, 2)
+	g.route("/endless", func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		for piece := make([]byte, 64<<10); err == nil; {
+			_, err = w.Write(piece)
+		}
+		ended <- err
+	}, "")
+	g.route("/takes", func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		ended <- err
+	}, "")
+	c := g.client(&tls.Config{InsecureSkipVerify: true, ServerName: "a.test"})
+	await := func() {
+		t.Helper()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("the upstream sees a whole body")
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the upstream's connection lives on")
+		}
+	}
+	r, err := c.Get("https://a.test/endless")
+	if err != nil {
+		t.Fatal(err)
+	}
+	await()
+	if _, err := io.Copy(io.Discard, r.Body); err == nil {
+		t.Error("the answer seems whole")
+	}
+	r.Body.Close()
+
+	body, send := io.Pipe()
+	go send.Write([]byte("x"))
+	if r, err = c.Post("https://a.test/takes", "text/plain", body); err != nil {
+		t.Fatal(err)
+	}
+	send.Close()
+	r.Body.Close()
+	if await(); r.StatusCode != 408 {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/engine"
 	"weir/internal/wire"
@@ -18,6 +19,9 @@ import (
 func Serve(c *engine.Connection, proto wire.Proto, w http.ResponseWriter, r *http.Request) {
 	t := &stream{w: w, r: r}
 	x := c.Exchange(t, upload(r))
+	if x == nil {
+		panic(http.ErrAbortHandler)
+	}
 	t.x = x
 	fill(x.Request(), proto, r)
 	left := make(chan struct{})
@@ -25,12 +29,13 @@ func Serve(c *engine.Connection, proto wire.Proto, w http.ResponseWriter, r *htt
 		x.Abort()
 		close(left)
 	})
-	whole := x.Serve()
-	if !stop() {
-		<-left // Abort must not meet the next request
-	}
-	c.Done(x)
-	if !whole {
+	defer func() {
+		if !stop() {
+			<-left // Abort must not meet the next request
+		}
+		c.Done(x)
+	}()
+	if whole := x.Serve(); !whole {
 		panic(http.ErrAbortHandler) // resets the stream
 	}
 }
@@ -112,6 +117,19 @@ func (t *stream) Write(p []byte, last bool) error {
 	}
 	return http.NewResponseController(t.w).Flush()
 }
+
+// CutRead implements engine.Cutter.
+func (t *stream) CutRead() {
+	_ = http.NewResponseController(t.w).SetReadDeadline(past) // what cannot be cut ends with its connection
+}
+
+// CutWrite implements engine.Cutter.
+func (t *stream) CutWrite() {
+	_ = http.NewResponseController(t.w).SetWriteDeadline(past) // as above
+}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // trailers announces what follows the body.
 func (t *stream) trailers() {
