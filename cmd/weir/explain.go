@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 
 // An explaining is one run of the command.
 type explaining struct {
-	configFile, control, output string
-	offline                     bool
+	configFile, control, output, apicast string
+	offline, product                     bool
 
 	method, client, consumer, key, body string
 	header                              []string
@@ -45,7 +46,8 @@ Exit codes: 0 explained, 1 it failed, 2 it was called in a way that makes no sen
   weir explain http://api.example.com/v1/users -X POST -H 'Content-Type: application/json'
   weir explain /anything --consumer jack -o json
   weir explain /anything --key my-api-key --client 203.0.113.7
-  weir explain /anything --offline -c conf/config.yaml`,
+  weir explain /anything --offline -c conf/config.yaml
+  weir explain http://api.example.com/v1/users --apicast products.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("explain needs one URL or path")}
@@ -66,6 +68,8 @@ Exit codes: 0 explained, 1 it failed, 2 it was called in a way that makes no sen
 	f.StringVar(&run.key, "key", "", "`key` that the consumer shows to the route's authentication")
 	f.StringVarP(&run.output, "output", "o", "text", "`form`: text or json")
 	f.StringVar(&run.control, "control", "", "`URL` of the Control API; without it what the configuration says, http://127.0.0.1:9090 by default")
+	f.BoolVar(&run.product, "product", false, "the request comes to the listeners of 3scale products of a gateway that has routes, too")
+	f.StringVar(&run.apicast, "apicast", "", "explain it to the 3scale products of a `file`, and ask no gateway")
 	f.BoolVar(&run.offline, "offline", false, "read the file of objects that the configuration names, and ask no gateway")
 	return cmd
 }
@@ -76,7 +80,7 @@ func (r *explaining) run(ctx context.Context, w io.Writer, target string) error 
 	}
 	q, err := app.QuestionOf(url.Values{
 		"url": {target}, "method": {r.method}, "client": {r.client}, "consumer": {r.consumer}, "key": {r.key}, "body": {r.body},
-		"header": r.header,
+		"header": r.header, "product": {strconv.FormatBool(r.product)},
 	})
 	if err != nil {
 		return usageError{err}
@@ -86,9 +90,12 @@ func (r *explaining) run(ctx context.Context, w io.Writer, target string) error 
 		return err
 	}
 	said := new(app.Explanation)
-	if r.offline {
+	switch {
+	case r.apicast != "":
+		said, err = explainProducts(ctx, c, r.apicast, q)
+	case r.offline:
 		said, err = app.ExplainObjects(ctx, c, q)
-	} else {
+	default:
 		err = r.ask(ctx, c, q, said)
 	}
 	if err != nil {
@@ -101,6 +108,14 @@ func (r *explaining) run(ctx context.Context, w io.Writer, target string) error 
 		return e.Encode(said)
 	}
 	return printExplanation(w, said)
+}
+
+func explainProducts(ctx context.Context, c *config.Config, file string, q app.Question) (*app.Explanation, error) {
+	products, err := config.LoadAPIcast(file, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	return app.ExplainProducts(ctx, c, products, q)
 }
 
 // ask asks the Control API.

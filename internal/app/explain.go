@@ -65,16 +65,35 @@ func (g *Gateway) explainBody(w http.ResponseWriter, r *http.Request) {
 }
 
 func (g *Gateway) explain(w http.ResponseWriter, q Question) {
-	if !g.ready.Load() || g.engine == nil {
-		refuseExplain(w, http.StatusServiceUnavailable, errors.New("this process serves no requests, or not yet"))
+	e, err := g.engineFor(q.Product)
+	if err != nil {
+		refuseExplain(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	said, err := g.engine.Explain(q)
+	said, err := e.Explain(q)
 	if err != nil {
 		refuseExplain(w, http.StatusBadRequest, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, said)
+}
+
+// engineFor is the data plane of 3scale products, or of routes, or the only one
+// there is.
+func (g *Gateway) engineFor(products bool) (*engine.Engine, error) {
+	if !g.ready.Load() {
+		return nil, errors.New("this process serves no requests yet")
+	}
+	if a := g.account; a != nil && a.engine != nil && (products || g.engine == nil) {
+		return a.engine, nil
+	}
+	switch {
+	case g.engine == nil:
+		return nil, errors.New("this process serves no requests")
+	case products:
+		return nil, errors.New("this process serves no products")
+	}
+	return g.engine, nil
 }
 
 func refuseExplain(w http.ResponseWriter, status int, err error) {
@@ -88,9 +107,10 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // QuestionOf reads a question from parameters: url (a whole one, or a path and a
-// host in header Host), method, client, consumer, key, body, and header.
+// host in header Host), method, client, consumer, key, body, product (true) and
+// header.
 func QuestionOf(v url.Values) (q Question, err error) {
-	q = Question{Method: v.Get("method"), Client: v.Get("client"), Consumer: v.Get("consumer"), Key: v.Get("key"), Body: v.Get("body")}
+	q = Question{Product: v.Get("product") == "true", Method: v.Get("method"), Client: v.Get("client"), Consumer: v.Get("consumer"), Key: v.Get("key"), Body: v.Get("body")}
 	for _, h := range v["header"] {
 		name, value, ok := strings.Cut(h, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
@@ -139,12 +159,32 @@ func ExplainObjects(ctx context.Context, c *config.Config, q Question) (said *Ex
 	return g.explainOffline(q)
 }
 
+// ExplainProducts explains a request to the 3scale products that a gateway with
+// these settings would load. No address is opened.
+func ExplainProducts(ctx context.Context, c *config.Config, products *config.APIcast, q Question) (said *Explanation, err error) {
+	g := &Gateway{Options: Options{Config: c, APIcast: products, Out: io.Discard}, log: slog.New(slog.DiscardHandler)}
+	defer func() { err = errors.Join(err, g.Stop(ctx)) }()
+	for _, step := range []func(context.Context) error{g.openAccount, g.openState, g.loadProducts} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if products.Portal.Loader == "lazy" {
+		g.wantHost(q.Host)
+	}
+	return explainWith(engine.Config{Products: true, State: g.state, Log: g.log}, q)
+}
+
 // explainOffline explains with an engine that serves nobody.
 func (g *Gateway) explainOffline(q Question) (*Explanation, error) {
 	cfg, err := g.engineConfig()
 	if err != nil {
 		return nil, err
 	}
+	return explainWith(cfg, q)
+}
+
+func explainWith(cfg engine.Config, q Question) (*Explanation, error) {
 	e := engine.New(cfg)
 	defer e.Shutdown(context.Background())
 	return e.Explain(q)

@@ -37,6 +37,7 @@ const windows = 5
 //	seconds   how long, or how long to wait for the one request; 5
 //	header    "Name: value"
 //	uri       a path, or the beginning of one and "*"
+//	product   true: requests to 3scale products, where there are routes, too
 func (g *Gateway) measureCalls(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
 	length, err := lengthOf(v, 5*time.Second)
@@ -44,7 +45,7 @@ func (g *Gateway) measureCalls(w http.ResponseWriter, r *http.Request) {
 		refuseExplain(w, http.StatusBadRequest, err)
 		return
 	}
-	e, err := g.measured(v)
+	e, err := g.engineFor(v.Get("product") == "true")
 	if err != nil {
 		refuseExplain(w, http.StatusServiceUnavailable, err)
 		return
@@ -87,15 +88,6 @@ type counted struct {
 	Mallocs int64 `json:"process_mallocs"`
 }
 
-// measured is the engine that is asked for: that of routes, or with
-// products=true that of 3scale products.
-func (g *Gateway) measured(url.Values) (*engine.Engine, error) {
-	if !g.ready.Load() || g.engine == nil {
-		return nil, errors.New("this process serves no requests, or not yet")
-	}
-	return g.engine, nil
-}
-
 func lengthOf(v url.Values, otherwise time.Duration) (time.Duration, error) {
 	text := v.Get("seconds")
 	if text == "" {
@@ -132,6 +124,7 @@ func onlyOf(v url.Values) (func(*plugin.Ctx) bool, error) {
 //
 //	type      cpu, alloc, mutex or block; cpu
 //	seconds   how long; 10
+//	product   true: requests to 3scale products, where there are routes, too
 func (g *Gateway) captureProfile(w http.ResponseWriter, r *http.Request) {
 	v := r.URL.Query()
 	length, err := lengthOf(v, 10*time.Second)
@@ -148,7 +141,7 @@ func (g *Gateway) captureProfile(w http.ResponseWriter, r *http.Request) {
 		refuseExplain(w, http.StatusBadRequest, fmt.Errorf("type %q: cpu, alloc, mutex or block", kind))
 		return
 	}
-	e, err := g.measured(v)
+	e, err := g.engineFor(v.Get("product") == "true")
 	if err != nil {
 		refuseExplain(w, http.StatusServiceUnavailable, err)
 		return

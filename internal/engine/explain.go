@@ -26,6 +26,7 @@ type Question struct {
 	Client   string      `json:"client,omitempty"`   // address; empty: 127.0.0.1
 	Consumer string      `json:"consumer,omitempty"` // a consumer by name
 	Key      string      `json:"key,omitempty"`      // or by what it shows to the route's authentication
+	Product  bool        `json:"product,omitempty"`  // it comes to the listeners of 3scale products, not of routes
 }
 
 // An Explanation says what a request would meet. No plugin runs for it and
