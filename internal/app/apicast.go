@@ -43,6 +43,9 @@ type account struct {
 	engine    *engine.Engine
 	api       *management.API
 	accessLog *accesslog.Log
+
+	certificate *cert.Certificate // of the HTTPS port
+
 	listeners []net.Listener
 	urls      []string
 	admin     net.Listener
@@ -76,6 +79,13 @@ func (g *Gateway) openAccount(context.Context) error {
 		return err
 	}
 	a.runtime.UnknownKey = a.source.UnknownKey
+	a.runtime.Transport = cfg.Transport
+	if c.Ports.HTTPS != 0 {
+		if a.runtime.TLS, err = gatewayTLS(c); err != nil {
+			return err
+		}
+		a.certificate = &cert.Certificate{Config: a.runtime.TLS}
+	}
 	g.account = a
 	return g.newManagement(a)
 }
@@ -287,9 +297,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		return fmt.Errorf("HTTP/2: %w", err)
 	}
 	if c.Ports.HTTPS != 0 {
-		if cfg.Certificate, err = gatewayCertificate(c); err != nil {
-			return err
-		}
+		cfg.Certificate = g.productCertificate
 	}
 	a.engine = engine.New(cfg)
 	g.onStop(func(ctx context.Context) error { return a.engine.Shutdown(ctx, a.listeners...) })
@@ -353,8 +361,9 @@ func (g *Gateway) openProductLog() (err error) {
 	return nil
 }
 
-// gatewayCertificate is that of the HTTPS port; policies may replace it.
-func gatewayCertificate(c *config.APIcast) (func(*tls.ClientHelloInfo) (*cert.Certificate, error), error) {
+// gatewayTLS is what handshakes at the HTTPS port use; products may change it for
+// their hosts.
+func gatewayTLS(c *config.APIcast) (*tls.Config, error) {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	var pair tls.Certificate
 	var err error
@@ -366,20 +375,19 @@ func gatewayCertificate(c *config.APIcast) (func(*tls.ClientHelloInfo) (*cert.Ce
 	if err != nil {
 		return nil, fmt.Errorf("APICAST_HTTPS_CERTIFICATE: %w", err)
 	}
-	pool, err := roots(c.Upstream.CAs)
-	if err != nil {
-		return nil, err
-	}
-	if pool == nil {
-		if pool, err = x509.SystemCertPool(); err != nil {
-			return nil, err
-		}
-	}
-	base.Certificates, base.ClientCAs = []tls.Certificate{pair}, pool
+	base.Certificates = []tls.Certificate{pair}
 	base.ClientAuth = map[string]tls.ClientAuthType{
 		"on": tls.RequireAndVerifyClientCert, "optional": tls.VerifyClientCertIfGiven, "optional_no_ca": tls.RequestClientCert, "off": tls.NoClientCert,
 	}[c.TLS.VerifyClient]
 	if base.ClientAuth == tls.RequireAndVerifyClientCert || base.ClientAuth == tls.VerifyClientCertIfGiven {
+		// Where clients are not verified, they are not told of CAs either: many would
+		// show no certificate of another one.
+		if base.ClientCAs, err = roots(c.Upstream.CAs); err == nil && base.ClientCAs == nil {
+			base.ClientCAs, err = x509.SystemCertPool()
+		}
+		if err != nil {
+			return nil, err
+		}
 		depth := c.TLS.VerifyDepth
 		base.VerifyConnection = func(s tls.ConnectionState) error {
 			for _, chain := range s.VerifiedChains {
@@ -393,6 +401,19 @@ func gatewayCertificate(c *config.APIcast) (func(*tls.ClientHelloInfo) (*cert.Ce
 			return nil
 		}
 	}
-	own := &cert.Certificate{Config: base}
-	return func(*tls.ClientHelloInfo) (*cert.Certificate, error) { return own, nil }, nil
+	return base, nil
+}
+
+// productCertificate is for the name that a client asks for: its product's, or the
+// gateway's own.
+func (g *Gateway) productCertificate(h *tls.ClientHelloInfo) (*cert.Certificate, error) {
+	if h.ServerName != "" {
+		if g.account.config.Portal.Loader == "lazy" {
+			g.wantHost(h.ServerName)
+		}
+		if own := g.state.Current().Handshake(h.ServerName); own != nil {
+			return own, nil
+		}
+	}
+	return g.account.certificate, nil
 }

@@ -55,7 +55,7 @@ var floors = map[string][]string{
 	"internal/threescale":        {"internal/cache", "internal/upstream", "internal/plugin", "internal/model", "internal/schema", "internal/expr", "internal/meter", "internal/wire", "internal/document", "internal/threescale/...", "internal/dialect/apicast"},
 	"internal/threescale/...":    {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/meter"},
 	"internal/policies":          {"internal/plugin", "internal/policies/..."},
-	"internal/policies/...":      {"internal/cache", "internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/meter", "internal/wire", "internal/document", "internal/model", "internal/threescale", "internal/threescale/...", "internal/dialect/apicast"},
+	"internal/policies/...":      {"internal/cache", "internal/staple", "internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/meter", "internal/wire", "internal/document", "internal/model", "internal/threescale", "internal/threescale/...", "internal/dialect/apicast"},
 	"internal/plugin/plugintest": {"internal/plugin", "internal/wire", "internal/meter", "internal/model"},
 
 	"internal/threescale/threescaletest": {

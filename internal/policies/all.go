@@ -45,6 +45,8 @@ import (
 	"weir/internal/policies/soap"
 	"weir/internal/policies/standalone"
 	"weir/internal/policies/statuscodeoverwrite"
+	"weir/internal/policies/tls"
+	"weir/internal/policies/tlsvalidation"
 	"weir/internal/policies/tokenintrospection"
 	"weir/internal/policies/upstream"
 	"weir/internal/policies/upstreamconnection"
@@ -98,6 +100,8 @@ func All() []plugin.Spec {
 		soap.Policy,
 		standalone.Policy,
 		statuscodeoverwrite.Policy,
+		tls.Policy,
+		tlsvalidation.Policy,
 		tokenintrospection.Policy,
 		upstream.Policy,
 		upstreamconnection.Policy,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/cert"
 	"weir/internal/dialect/apicast"
 	"weir/internal/model"
 	"weir/internal/plan"
@@ -49,6 +50,21 @@ func (s *Snapshot) MatchProduct(c *plugin.Ctx) *Route {
 		}
 	}
 	return at[0].running
+}
+
+// Handshake is for clients that ask for the name, if its product has one of its
+// own; nil: it has the gateway's. Where the path chooses among products, their
+// names have no handshakes of their own: there is no path yet (apicast.md §2.5).
+func (s *Snapshot) Handshake(name string) *cert.Certificate {
+	products := &s.with.config.Products
+	if products.Runtime == nil || products.Runtime.PathRouting || products.Runtime.PathRoutingOnly {
+		return nil
+	}
+	at, ok := s.hosts.Get(hostOf(name))
+	if !ok || at[0].running == nil {
+		return nil
+	}
+	return at[0].running.Handshake
 }
 
 // Serves says whether a host, lower case and without a port, has a product.
@@ -174,11 +190,15 @@ func (n *next) compileProduct(o model.Object, doc *model.Product) (*Route, error
 		}
 	}
 	n.warnOfOrder(o.Key, doc)
-	return &Route{
+	r := &Route{
 		Route:   plugin.Route{ID: o.ID, Name: doc.SystemName, ServiceID: o.ID, ServiceName: doc.SystemName},
 		Plan:    compiled,
 		Product: p,
-	}, err
+	}
+	if c := p.HandshakeConfig(); c != nil {
+		r.Handshake = &cert.Certificate{ID: o.ID, Hosts: doc.Hosts, Config: c}
+	}
+	return r, err
 }
 
 // confsOfChain is the chain without the policies that are not there; err joins a

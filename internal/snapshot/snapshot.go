@@ -62,6 +62,9 @@ type Route struct {
 	// Product is set for a 3scale product, whose policies choose the upstream.
 	Product *threescale.Product
 
+	// Handshake is for the product's hosts; nil: they have the gateway's own.
+	Handshake *cert.Certificate
+
 	// Upstream is the inline upstream of the route or its service; UpstreamID
 	// names one that is looked up in the request's own snapshot, so that an
 	// upstream's change leaves the route alone.

@@ -18,7 +18,7 @@ const (
 
 // What is wrong with an answer.
 var (
-	errStatus   = errors.New("the certificate is not good")
+	ErrStatus   = errors.New("the certificate is not good")
 	errDelegate = errors.New("the issuer does not let the answer's signer answer")
 	errEarly    = errors.New("the answer is not valid yet")
 	errLate     = errors.New("the answer is not valid any more")
@@ -43,7 +43,7 @@ func check(der []byte, leaf, issuer *x509.Certificate, trusting bool, now time.T
 			return nil, err
 		}
 		if r.Status != ocsp.Good {
-			return nil, fmt.Errorf("%w: status %d", errStatus, r.Status)
+			return nil, fmt.Errorf("%w: status %d", ErrStatus, r.Status)
 		}
 	}
 	switch {

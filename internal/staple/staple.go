@@ -180,7 +180,7 @@ func (t *Staple) renew(ctx context.Context) (time.Duration, error) {
 	defer func() { <-s.turn }()
 	a, err := s.fetch(ctx, t.leaf, t.issuer, t.key.trusting)
 	if err != nil {
-		if errors.Is(err, errStatus) {
+		if errors.Is(err, ErrStatus) {
 			t.current.Store(nil)
 		}
 		return 0, err

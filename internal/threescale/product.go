@@ -27,6 +27,9 @@ type Product struct {
 	// set before the first request.
 	Broken bool
 
+	// Handshake is set while the chain is compiled.
+	Handshake Handshake
+
 	// OnBroken answers every request to a broken product (policy on_failed); nil:
 	// its other policies run.
 	OnBroken *plugin.Reply

@@ -2,6 +2,7 @@ package threescale
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -64,6 +65,10 @@ type Runtime struct {
 	// Transport carries the calls that policies make to services of their own
 	// (token introspection, OCSP). NewRuntime makes one.
 	Transport http.RoundTripper
+
+	// TLS is what the gateway's own handshakes with clients use; nil: there are
+	// none. It is set before the first product is compiled.
+	TLS *tls.Config
 
 	issuers atomic.Uint64        // that were compiled
 	tokens  *cache.Cache[*Token] // that were verified, by issuer
