@@ -86,6 +86,20 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
+// An issuer whose keys are where its configuration is has none.
+func TestDiscoveryOfItself(t *testing.T) {
+	transport := transport(func(r *http.Request) (int, string) {
+		if r.URL.Host == "portal" {
+			return 200, configs(oidc(1, "http://idp"))
+		}
+		return 200, `{"issuer":"i","jwks_uri":"http://idp/.well-known/openid-configuration"}`
+	})
+	b := start(t, Config{Endpoint: "http://portal", TTL: time.Hour, Transport: transport}).started()
+	if !strings.Contains(b.product("1"), `"keys":{}`) {
+		t.Error(b.product("1"))
+	}
+}
+
 // What an issuer said last stays, whatever it says now.
 func TestDiscoveryFails(t *testing.T) {
 	for name, c := range map[string]struct {

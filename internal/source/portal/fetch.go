@@ -87,6 +87,11 @@ func reget[T any](ctx context.Context, f *fetcher, address string, check func(ht
 	f.mu.Lock()
 	old := f.urls[address]
 	f.mu.Unlock()
+	if old != nil {
+		if _, alike := old.content.(T); !alike {
+			old = nil // it was read as something else: an issuer chooses the URL of its keys
+		}
+	}
 	body := bodies.Get().(*bytes.Buffer)
 	defer bodies.Put(body)
 	body.Reset()
@@ -94,9 +99,12 @@ func reget[T any](ctx context.Context, f *fetcher, address string, check func(ht
 	if err != nil {
 		return content, err
 	}
-	if old != nil && next.digest == old.digest {
+	switch {
+	case next == old:
+		return old.content.(T), nil
+	case old != nil && next.digest == old.digest:
 		next.content = old.content
-	} else {
+	default:
 		if old != nil {
 			content = old.content.(T)
 		}
