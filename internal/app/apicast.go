@@ -273,7 +273,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
-	if err := g.openProductLog(); err != nil {
+	if err := errors.Join(g.openProductLog(), g.openMock(ctx)); err != nil {
 		return err
 	}
 	c, t := a.config, &g.Config.Nginx.HTTP.Timeouts

@@ -240,3 +240,20 @@ func TestProductsOverTLS(t *testing.T) {
 		t.Error(res.StatusCode)
 	}
 }
+
+// The environment development needs nothing else.
+func TestDevelopment(t *testing.T) {
+	o, out := accountOptions(t, t.TempDir(), "", "THREESCALE_DEPLOYMENT_ENV=development")
+	g := start(t, o)
+	defer stop(t, g)
+	for host, want := range map[string]int{"localhost": 200, "127.0.0.1": 200, "other": 404} {
+		if status, _ := askProduct(t, g, host, "/"); status != want {
+			t.Errorf("%s: %d, want %d", host, status, want)
+		}
+	}
+	if strings.Contains(out.String(), "mock     http://"+mockAddr) {
+		if status, body := get(t, "http://"+mockAddr+"/x"); status != 200 || !strings.HasPrefix(body, "GET /x HTTP/1.1") {
+			t.Error(status, body)
+		}
+	}
+}

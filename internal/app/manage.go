@@ -3,13 +3,16 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"weir/internal/echo"
 	"weir/internal/management"
 	"weir/internal/meter"
 	"weir/internal/policies"
@@ -47,6 +50,38 @@ func (g *Gateway) openManagement(ctx context.Context) error {
 	}
 	a.metrics, err = g.serve(ctx, "metrics", ":"+strconv.Itoa(a.config.Ports.Metrics), metricsHandler(a.meter), nil)
 	return err
+}
+
+// mockAddr is where products that name no backend look for it.
+const mockAddr = "127.0.0.1:8081"
+
+// openMock starts, in the environment development, the backend and the upstream
+// that APIcast has for trying it out. Elsewhere the address is nobody's: a backend
+// that authorizes everything must not be had by mistake.
+func (g *Gateway) openMock(ctx context.Context) error {
+	if !g.account.config.Portal.Development {
+		return nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", mockAddr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		g.log.Warn("no mock backend: the address is taken", "addr", mockAddr)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mock backend: %w", err)
+	}
+	run, cancel := context.WithCancel(context.Background())
+	g.onStop(func(context.Context) error {
+		cancel()
+		return nil
+	})
+	g.background.Go(func() {
+		if err := echo.ServeWith(run, l, echo.Plain()); err != nil {
+			g.fail(fmt.Errorf("mock backend: %w", err))
+		}
+	})
+	g.say("mock", "http://%s, authorizes everything (environment development)", l.Addr())
+	return nil
 }
 
 // metricsHandler exposes m at /metrics and below, as APIcast does.

@@ -51,7 +51,8 @@ type Portal struct {
 	Hosts         string            // APICAST_SERVICES_FILTER_BY_URL
 	Versions      map[string]string // by service id: APICAST_SERVICE_*_CONFIGURATION_VERSION
 	Standalone    bool              // the environment standalone: Configuration is its YAML
-	Example       bool              // the environment development without a configuration
+	Development   bool              // the environment development
+	Example       bool              // in it, without a configuration
 }
 
 // Ports are where APIcast listens; a port that is 0 is left to the system, an
@@ -243,7 +244,7 @@ func (v *variables) environments(p *Portal) (loader string, cache int) {
 			}
 		case "development":
 			loader, cache = "lazy", 0
-			p.Example = p.Configuration+p.File+p.Endpoint == ""
+			p.Development, p.Example = true, p.Configuration+p.File+p.Endpoint == ""
 		case "standalone":
 			p.Standalone = true
 		case "", p.Channel:

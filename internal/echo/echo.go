@@ -40,10 +40,13 @@ func Handler() http.Handler {
 	})
 }
 
-// Serve answers on l until ctx ends, then lets what has begun finish, for at
-// most a second. It closes l.
-func Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+// Serve answers on l with Handler until ctx ends.
+func Serve(ctx context.Context, l net.Listener) error { return ServeWith(ctx, l, Handler()) }
+
+// ServeWith answers on l with h until ctx ends, then lets what has begun finish,
+// for at most a second. It closes l.
+func ServeWith(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
