@@ -55,6 +55,9 @@ func Route(c *plugin.Ctx) *plugin.Reply {
 		}
 	}
 	p.mark(c, r)
+	if u.echoes() && p.Runtime.proxyFor(u, r.Connect.Proxies) == nil {
+		return echo(c, cmp.Or(c.To.Target, c.Request.Target))
+	}
 	return nil
 }
 

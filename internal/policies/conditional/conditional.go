@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"weir/internal/dialect/apicast"
 	"weir/internal/model"
@@ -57,11 +58,36 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if err != nil {
 		return broken(chain, err, env)
 	}
-	parts, err := members(chain, env)
+	parts, left, err := members(chain, env)
+	if left != nil && answersFailures(chain) {
+		end(parts)
+		env.Log.Error("a policy is left out", "owner", env.Owner, "in", "conditional", "err", left)
+		return refuse(&test, threescale.ProductOf(env)), nil
+	}
 	if err != nil {
+		end(parts)
 		return plugin.Phases{}, err
 	}
+	if left != nil {
+		fault(env, left)
+	}
 	return wrap(&test, parts), nil
+}
+
+// answersFailures says that a chain has on_failed, which answers the requests that
+// a policy that does not work should have seen.
+func answersFailures(chain []model.Policy) bool {
+	return slices.ContainsFunc(chain, func(p model.Policy) bool { return p.Name == "on_failed" })
+}
+
+// refuse answers where the test holds, as on_failed says.
+func refuse(test *threescale.Test, p *threescale.Product) plugin.Phases {
+	return plugin.Phases{Rewrite: func(c *plugin.Ctx) *plugin.Reply {
+		if test.Holds(c) {
+			return p.OnBroken
+		}
+		return nil
+	}}
 }
 
 // broken is what becomes of a policy whose condition is wrong: like APIcast it does
@@ -76,28 +102,27 @@ func broken(chain []model.Policy, cause error, env plugin.Env) (plugin.Phases, e
 	return plugin.Phases{}, nil
 }
 
-// members compiles the policies. One that does not work is left out, unless it is
-// a guard.
-func members(chain []model.Policy, env plugin.Env) (parts []plugin.Phases, err error) {
+// members compiles the policies. left joins why some are left out, err those of
+// them that are guards.
+func members(chain []model.Policy, env plugin.Env) (parts []plugin.Phases, left, err error) {
 	for i, p := range chain {
-		part, err := plugin.Phases{}, error(nil)
+		part, fault := plugin.Phases{}, error(nil)
 		if p.Version != apicast.Builtin {
-			err = fmt.Errorf("there is no version %q of it", p.Version)
+			fault = fmt.Errorf("there is no version %q of it", p.Version)
 		} else {
-			part, err = env.Compile(p.Name, p.Configuration)
+			part, fault = env.Compile(p.Name, p.Configuration)
 		}
-		if err == nil {
+		if fault == nil {
 			parts = append(parts, part)
 			continue
 		}
-		err = fmt.Errorf("policy_chain[%d]: %s: %w", i, p.Name, err)
+		fault = fmt.Errorf("policy_chain[%d]: %s: %w", i, p.Name, fault)
+		left = errors.Join(left, fault)
 		if guards(p, env) {
-			end(parts)
-			return nil, err
+			err = errors.Join(err, fault)
 		}
-		fault(env, err)
 	}
-	return parts, nil
+	return parts, left, err
 }
 
 // guards says that a policy is a guard, or could be.

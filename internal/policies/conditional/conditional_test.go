@@ -116,6 +116,27 @@ func TestFaultIsKnown(t *testing.T) {
 	}
 }
 
+// TestAnswersFailures: on_failed in the chain answers for what does not work there,
+// where the condition holds.
+func TestAnswersFailures(t *testing.T) {
+	p := threescaletest.Of(t, nil)
+	failed := plugin.Define(plugin.Meta{Name: "on_failed"}, func(*struct{}, plugin.Env) (plugin.Phases, error) {
+		p.OnBroken = plugin.Text(419, "broken")
+		return plugin.Phases{}, nil
+	})
+	threescaletest.Run(t, Policy, []plugintest.Case{
+		{
+			Name: "broken", Product: p, Config: `{` + onX + `,"policy_chain":[{"name":"nothing","version":"1.0"},{"name":"on_failed"}]}`,
+			Plugins:  []plugin.Spec{failed},
+			Requests: []plugintest.Request{{}, {Header: h{"X": "1"}, Status: 419, Body: "broken"}},
+		},
+		{Name: "whole", Product: p, Config: `{` + onX + `,"policy_chain":[{"name":"on_failed"}]}`, Plugins: []plugin.Spec{failed}, Requests: []plugintest.Request{{Header: h{"X": "1"}}}},
+	})
+	if p.Broken {
+		t.Error("the product passes for broken")
+	}
+}
+
 // TestCloses: what the policies have begun they end, whether the condition ever
 // holds or not.
 func TestCloses(t *testing.T) {
