@@ -62,7 +62,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if left != nil && answersFailures(chain) {
 		end(parts)
 		env.Log.Error("a policy is left out", "owner", env.Owner, "in", "conditional", "err", left)
-		return refuse(&test, threescale.ProductOf(env)), nil
+		return refusing(&test, threescale.ProductOf(env)), nil
 	}
 	if err != nil {
 		end(parts)
@@ -80,8 +80,8 @@ func answersFailures(chain []model.Policy) bool {
 	return slices.ContainsFunc(chain, func(p model.Policy) bool { return p.Name == "on_failed" })
 }
 
-// refuse answers where the test holds, as on_failed says.
-func refuse(test *threescale.Test, p *threescale.Product) plugin.Phases {
+// refusing answers where the test holds, as on_failed says.
+func refusing(test *threescale.Test, p *threescale.Product) plugin.Phases {
 	return plugin.Phases{Rewrite: func(c *plugin.Ctx) *plugin.Reply {
 		if test.Holds(c) {
 			return p.OnBroken
