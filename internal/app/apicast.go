@@ -78,7 +78,7 @@ func (g *Gateway) openAccount(context.Context) error {
 	if a.source, err = portal.New(cfg); err != nil {
 		return err
 	}
-	a.runtime.UnknownKey = a.source.UnknownKey
+	a.runtime.UnknownKey, a.runtime.Discover = a.source.UnknownKey, a.source.Discover
 	a.runtime.Transport = cfg.Transport
 	if c.Ports.HTTPS != 0 {
 		if a.runtime.TLS, err = gatewayTLS(c); err != nil {

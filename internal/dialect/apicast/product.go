@@ -136,7 +136,7 @@ func Decode(raw []byte) (*model.Product, error) {
 	if p.Rules, err = s.Proxy.rules(); err != nil {
 		return nil, err
 	}
-	if p.OIDC, err = decodeOIDC(doc.OIDC); err != nil {
+	if p.OIDC, err = DecodeOIDC(doc.OIDC); err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
 	}
 	return p, nil
@@ -262,7 +262,8 @@ type oidcDoc struct {
 	Keys table `json:"keys"`
 }
 
-func decodeOIDC(raw json.RawMessage) (*model.OIDC, error) {
+// DecodeOIDC reads an entry of a document's OIDC list; nil: it is none.
+func DecodeOIDC(raw json.RawMessage) (*model.OIDC, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/dialect/apicast"
+	"weir/internal/model"
 )
 
 // unknownKeyEvery is how often an issuer is asked at most because a token names a
@@ -125,6 +126,15 @@ func (s *issuers) only(endpoints map[string]bool) {
 			delete(s.known, endpoint)
 		}
 	}
+}
+
+// Discover asks an issuer, by its endpoint, for its configuration and its keys.
+func (s *Source) Discover(ctx context.Context, endpoint string) (*model.OIDC, error) {
+	_, raw, err := s.origin.issuers.discover(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return apicast.DecodeOIDC(raw)
 }
 
 // A discovered is an OIDC entry of a document.

@@ -84,6 +84,14 @@ func TestDiscovery(t *testing.T) {
 	if !b.logged("OIDC url is not valid, uri:") || b.logged("pass@") {
 		t.Error(b.log.String())
 	}
+	// Policies ask for issuers of their own.
+	o, err := b.Discover(t.Context(), "http://idp/another")
+	if err != nil || o.Issuer != "https://name" || len(o.Algorithms) != 1 || o.Keys["k1"].Alg != "RS256" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := b.Discover(t.Context(), "idp"); err == nil {
+		t.Error("an endpoint that is no URL")
+	}
 }
 
 // An issuer whose keys are where its configuration is has none.
