@@ -45,3 +45,28 @@ func (c *calls) count(kind, status int) {
 	}
 	s.Add(1)
 }
+
+// A Counter counts what has no labels. It is exposed from its first count on, as
+// those of APIcast are.
+type Counter struct {
+	vec    *meter.Vec
+	series atomic.Pointer[meter.Series]
+}
+
+// NewCounter makes a counter, or takes the one of that name.
+func NewCounter(m *meter.Registry, name, help string) *Counter {
+	return &Counter{vec: m.Vec(meter.Desc{Name: name, Help: help})}
+}
+
+// Count adds one.
+func (c *Counter) Count() {
+	s := c.series.Load()
+	if s == nil {
+		var ok bool
+		if s, ok = c.vec.With(nil); !ok {
+			return
+		}
+		c.series.Store(s)
+	}
+	s.Add(1)
+}

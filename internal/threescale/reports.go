@@ -40,7 +40,7 @@ type reporter struct {
 	idle    atomic.Int32
 	stop    chan struct{}
 	workers sync.WaitGroup
-	lost    *meter.Series // nil: it cannot be counted
+	lost    *Counter
 	say     func(lost int64)
 	said    atomic.Int64 // when that was last called, Unix seconds
 	missing atomic.Int64 // lost since
@@ -51,8 +51,7 @@ func newReporter(threads int, m *meter.Registry, say func(lost int64)) *reporter
 	if threads > 0 {
 		r.most = int32(threads)
 	}
-	vec := m.Vec(meter.Desc{Name: "threescale_lost_reports", Help: "Reports to the 3scale backend that found no room"})
-	r.lost, _ = vec.Use()
+	r.lost = NewCounter(m, "threescale_lost_reports", "Reports to the 3scale backend that found no room")
 	return r
 }
 
@@ -71,9 +70,7 @@ func (r *reporter) post(j *report) bool {
 }
 
 func (r *reporter) lose() {
-	if r.lost != nil {
-		r.lost.Add(1)
-	}
+	r.lost.Count()
 	r.missing.Add(1)
 	now, said := time.Now().Unix(), r.said.Load()
 	if now > said && r.said.CompareAndSwap(said, now) {

@@ -5,7 +5,6 @@ package batcher
 import (
 	"time"
 
-	"weir/internal/meter"
 	"weir/internal/plugin"
 	"weir/internal/threescale"
 )
@@ -32,8 +31,8 @@ func compile(conf *Config, env plugin.Env) (plugin.Phases, error) {
 	}
 	ttl := seconds(conf.AuthsTTL)
 	batch := threescale.KeepBatch(env, client, seconds(conf.BatchSeconds))
-	hits := counter(env, "batching_policy_auths_cache_hits", "Hits in the auths cache of the 3scale batching policy")
-	misses := counter(env, "batching_policy_auths_cache_misses", "Misses in the auths cache of the 3scale batching policy")
+	hits := threescale.NewCounter(env.Meter, "batching_policy_auths_cache_hits", "Hits in the auths cache of the 3scale batching policy")
+	misses := threescale.NewCounter(env.Meter, "batching_policy_auths_cache_misses", "Misses in the auths cache of the 3scale batching policy")
 	return plugin.Phases{
 		Rewrite: func(c *plugin.Ctx) *plugin.Reply {
 			r := threescale.Of(c)
@@ -47,9 +46,9 @@ func compile(conf *Config, env plugin.Env) (plugin.Phases, error) {
 			}
 			reply, asked := client.Delegate(c, r, batch, ttl)
 			if asked {
-				misses()
+				misses.Count()
 			} else {
-				hits()
+				hits.Count()
 			}
 			return reply
 		},
@@ -61,12 +60,4 @@ func seconds(n threescale.Number) time.Duration {
 		n = 10
 	}
 	return time.Duration(float64(n) * float64(time.Second))
-}
-
-func counter(env plugin.Env, name, help string) func() {
-	s, ok := env.Meter.Vec(meter.Desc{Name: name, Help: help}).Use()
-	if !ok {
-		return func() {}
-	}
-	return func() { s.Add(1) }
 }
