@@ -12,6 +12,7 @@ import (
 	"weir/internal/policies/clearcontext"
 	"weir/internal/policies/conditional"
 	"weir/internal/policies/cors"
+	"weir/internal/policies/custommetrics"
 	"weir/internal/policies/defaultcredentials"
 	"weir/internal/policies/echo"
 	"weir/internal/policies/fapi"
@@ -67,6 +68,7 @@ func All() []plugin.Spec {
 		clearcontext.Policy,
 		conditional.Policy,
 		cors.Policy,
+		custommetrics.Policy,
 		defaultcredentials.Policy,
 		echo.Policy,
 		fapi.Policy,

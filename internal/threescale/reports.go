@@ -165,6 +165,7 @@ func (k *Client) Report(c *plugin.Ctx, r *Request) {
 	j.target = appendExtra(b, r.Extra)
 	j.key = append(j.key[:0], r.asked.key...)
 	k.rt.reporter.post(j)
+	r.asked.pending = false
 }
 
 // ReportUsage tells the backend, in its time, about more that the caller of a

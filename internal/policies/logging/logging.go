@@ -3,9 +3,7 @@ package logging
 
 import (
 	"fmt"
-	"strings"
 
-	"weir/internal/expr"
 	"weir/internal/plugin"
 	"weir/internal/schema"
 	"weir/internal/threescale"
@@ -86,13 +84,13 @@ func (c *Config) test() (threescale.Test, error) {
 	for i, o := range c.Condition.Operations {
 		operations[i] = threescale.Operation{Left: o.Match, LeftType: o.MatchType, Op: o.Op, Right: o.Value, RightType: o.ValueType}
 	}
-	return threescale.CombineOf(vocabulary, c.Condition.CombineOp, operations)
+	return threescale.CombineOf(threescale.Afterwards, c.Condition.CombineOp, operations)
 }
 
 // line is what makes a request's line.
 func (c *Config) line() (func(*plugin.Ctx) string, error) {
 	if !c.JSON {
-		text, err := threescale.NewTextOf(vocabulary, *c.Custom, threescale.Liquid)
+		text, err := threescale.NewTextOf(threescale.Afterwards, *c.Custom, threescale.Liquid)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +98,7 @@ func (c *Config) line() (func(*plugin.Ctx) string, error) {
 	}
 	var members []member
 	for i, m := range c.Members {
-		value, err := threescale.NewTextOf(vocabulary, string(m.Value), m.ValueType)
+		value, err := threescale.NewTextOf(threescale.Afterwards, string(m.Value), m.ValueType)
 		if err != nil {
 			return nil, fmt.Errorf("json_object_config[%d]: %w", i, err)
 		}
@@ -124,63 +122,3 @@ func object(c *plugin.Ctx, members []member) string {
 	}
 	return c.Keep(append(dst, '}'))
 }
-
-// vocabulary is what templates know when a request is over.
-var vocabulary = &threescale.Vocabulary{Text: variable, Value: value}
-
-// variable finds the variables of nginx, as they are at the end: the host is the
-// upstream's.
-func variable(name string) func(*plugin.Ctx) (string, bool) {
-	switch name {
-	case "req", "resp", "usage", "service", "original_request", "jwt", "credentials":
-		return nil
-	case "uri":
-		return func(c *plugin.Ctx) (string, bool) { return threescale.Of(c).Path, true }
-	}
-	v, err := expr.Lookup(name)
-	if err != nil {
-		return nil
-	}
-	if name != "host" {
-		return v.Value
-	}
-	return func(c *plugin.Ctx) (string, bool) {
-		host := c.To.Host
-		if host == "" {
-			return v.Value(c)
-		}
-		if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-			host = host[:i]
-		}
-		return host, true
-	}
-}
-
-func value(c *plugin.Ctx, name string) any {
-	switch name {
-	case "req":
-		return message{"headers", threescale.Context(c, "headers")}
-	case "resp":
-		return message{"headers", threescale.HeadersOf(c)}
-	case "usage", "service", "original_request", "jwt", "credentials":
-		return threescale.Context(c, name)
-	}
-	return nil
-}
-
-// A message has its headers.
-type message struct {
-	name    string
-	headers any
-}
-
-// Field implements liquid.Fields.
-func (m message) Field(name string) any {
-	if name == m.name {
-		return m.headers
-	}
-	return nil
-}
-
-// Names implements liquid.Lister.
-func (m message) Names() []string { return []string{m.name} }
