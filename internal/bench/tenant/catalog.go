@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,9 +30,11 @@ type Catalog struct {
 
 	mu       sync.Mutex
 	revision int
-	next     int    // product that changes next
-	versions []int  // by product: the revision in which it changed last
-	pages    []page // by number from 0; without a body: to be made
+	next     int       // product that changes next
+	versions []int     // by product: the revision in which it changed last
+	contents [][]byte  // by product: its document
+	pages    []page    // by number from 0; without a body: to be made
+	chain    [2]string // JSON text of the chain, before and after the version
 }
 
 // A page is an answer of the portal.
@@ -42,15 +43,17 @@ type page struct {
 	tag  string // ETag
 }
 
-func newPage(body []byte) page {
-	hash := fnv.New64a()
-	_, _ = hash.Write(body) // never fails
-	return page{body, fmt.Sprintf(`W/"%x"`, hash.Sum64())}
-}
-
 // NewCatalog makes products, all in version 0.
 func NewCatalog(cfg Config) *Catalog {
-	return &Catalog{cfg: cfg, versions: make([]int, cfg.Products), pages: make([]page, cfg.Products/PerPage+1)}
+	c := &Catalog{
+		cfg: cfg, chain: chainText(cfg.Batcher),
+		versions: make([]int, cfg.Products), contents: make([][]byte, cfg.Products), pages: make([]page, cfg.Products/PerPage+1),
+	}
+	for i := range c.contents {
+		c.contents[i] = c.content(i)
+	}
+	c.fill()
+	return c
 }
 
 // PerPage is how many products the portal lists at once, at most.
@@ -89,13 +92,15 @@ func (c *Catalog) Request(i int) []byte {
 }
 
 // Change gives the next n products, in turn, a new version, and makes the lists
-// that they are in.
+// that they are in. It does as little as it can: gateway and load generator may
+// share its cores.
 func (c *Catalog) Change(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision++
 	for range n {
 		c.versions[c.next] = c.revision
+		c.contents[c.next] = c.content(c.next)
 		c.pages[c.next/PerPage] = page{}
 		c.next = (c.next + 1) % len(c.versions)
 	}
@@ -109,66 +114,64 @@ func (c *Catalog) Versions() []int {
 	return append([]int(nil), c.versions...)
 }
 
-// page is the list of products from number n*PerPage on, made if need be; the
-// page after the last is empty.
+// page is the list of products from number n*PerPage on; those after the last are
+// empty.
 func (c *Catalog) page(n int) page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n < 0 || n >= len(c.pages) {
-		return newPage(enclose(nil))
+		return page{[]byte(listHead + listEnd), `W/"none"`}
 	}
-	c.fill()
 	return c.pages[n]
 }
 
 // fill makes the pages that are missing; c.mu is held.
 func (c *Catalog) fill() {
 	for n := range c.pages {
-		if c.pages[n].body == nil {
-			c.pages[n] = c.list(n*PerPage, min((n+1)*PerPage, len(c.versions)))
+		if c.pages[n].body != nil {
+			continue
 		}
+		var b bytes.Buffer
+		from, to := n*PerPage, min((n+1)*PerPage, len(c.versions))
+		b.WriteString(listHead)
+		for i := from; i < to; i++ {
+			if i == from {
+				b.Grow((len(c.contents[i]) + 200) * (to - from)) // entries are alike
+			} else {
+				b.WriteByte(',')
+			}
+			c.entry(&b, i)
+		}
+		b.WriteString(listEnd)
+		c.pages[n] = page{b.Bytes(), fmt.Sprintf(`W/"%d-%d"`, n, c.revision)}
 	}
 }
 
-// only is the list of the products whose numbers are given.
-func (c *Catalog) only(numbers ...int) page {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all [][]byte
-	for _, i := range numbers {
-		all = append(all, c.entry(i))
-	}
-	return newPage(enclose(all))
-}
+const listHead, listEnd = `{"proxy_configs":[`, `]}`
 
-func (c *Catalog) list(from, to int) page {
-	all := make([][]byte, 0, to-from)
-	for i := from; i < to; i++ {
-		all = append(all, c.entry(i))
+// only is the list of one product; n below 0: of none.
+func (c *Catalog) only(n int) page {
+	if n < 0 {
+		return c.page(-1)
 	}
-	return newPage(enclose(all))
+	one := c.one(n)
+	return page{[]byte(listHead + string(one.body) + listEnd), one.tag}
 }
 
 // Document is all products as one configuration document (apicast.md §2).
 func (c *Catalog) Document() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([][]byte, len(c.versions))
-	for i := range all {
-		all[i] = c.content(i)
-	}
-	return append(append([]byte(`{"services":[`), bytes.Join(all, []byte(","))...), `],"oidc":[]}`...)
+	return append(append([]byte(`{"services":[`), bytes.Join(c.contents, []byte(","))...), `],"oidc":[]}`...)
 }
 
-func enclose(entries [][]byte) []byte {
-	return append(append([]byte(`{"proxy_configs":[`), bytes.Join(entries, []byte(","))...), "]}"...)
-}
-
-// one is the document of product i alone.
+// one is what the portal says of product i alone.
 func (c *Catalog) one(i int) page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return newPage(c.entry(i))
+	var b bytes.Buffer
+	c.entry(&b, i)
+	return page{b.Bytes(), fmt.Sprintf(`W/"%d/%d"`, i, c.versions[i])}
 }
 
 // numberOf is the product that a service id or a host name belongs to, -1 if none.
@@ -187,10 +190,11 @@ func (c *Catalog) numberOf(id, host string) int {
 	return n
 }
 
-// entry is what the portal says of product i in its present version; c.mu is held.
-func (c *Catalog) entry(i int) []byte {
-	return fmt.Appendf(nil, `{"proxy_config":{"id":%d,"version":%d,"environment":"production","content":%s}}`,
-		firstID+i, c.versions[i]+1, c.content(i))
+// entry appends what the portal says of product i; c.mu is held.
+func (c *Catalog) entry(b *bytes.Buffer, i int) {
+	fmt.Fprintf(b, `{"proxy_config":{"id":%d,"version":%d,"environment":"production","content":`, firstID+i, c.versions[i]+1)
+	b.Write(c.contents[i])
+	b.WriteString("}}")
 }
 
 // content is the document of product i in its present version; c.mu is held.
@@ -209,8 +213,9 @@ func (c *Catalog) content(i int) []byte {
 		`"error_no_match":"No Mapping Rule matched","error_status_no_match":404,"error_headers_no_match":"text/plain; charset=us-ascii",`+
 		`"error_limits_exceeded":"Usage limit exceeded","error_status_limits_exceeded":429,"error_headers_limits_exceeded":"text/plain; charset=us-ascii",`+
 		`"secret_token":"bench-secret","hostname_rewrite":"","oidc_issuer_endpoint":null,"jwt_claim_with_client_id":null,"jwt_claim_with_client_id_type":null,`+
-		`"proxy_rules":[%s],"policy_chain":%s}}`,
-		c.ID(i), i, i, c.Token(i), firstID+i, c.cfg.Upstream, c.Host(i), c.Host(i), c.cfg.Backend, location, key, rules, c.chain(c.versions[i]))
+		`"proxy_rules":[%s],"policy_chain":%s%d%s}}`,
+		c.ID(i), i, i, c.Token(i), firstID+i, c.cfg.Upstream, c.Host(i), c.Host(i), c.cfg.Backend, location, key, rules,
+		c.chain[0], c.versions[i], c.chain[1])
 }
 
 // rules are mapping rules of which the last is the one that requests match.
@@ -218,23 +223,19 @@ const rules = `{"id":1,"proxy_id":1,"http_method":"POST","pattern":"/bench/{id}/
 	`{"id":2,"proxy_id":1,"http_method":"GET","pattern":"/bench/{id}/orders$","metric_system_name":"orders","metric_id":1,"delta":1,"parameters":["id"],"querystring_parameters":{},"position":2,"last":false},` +
 	`{"id":3,"proxy_id":1,"http_method":"GET","pattern":"/bench","metric_system_name":"hits","metric_id":2,"delta":1,"parameters":[],"querystring_parameters":{},"position":3,"last":false}`
 
-// chain is the policies of a product in a version: headers, headers, headers,
-// logging, headers, headers, apicast.
-func (c *Catalog) chain(version int) []byte {
+// chainText is the JSON text of a chain, before and after the version that its
+// first policy shows.
+func chainText(withBatcher bool) [2]string {
 	chain := Chain()
-	if c.cfg.Batcher {
+	if withBatcher {
 		chain = ChainWithBatcher()
 	}
-	shown := headers{Response: []headerOp{{"set", VersionHeader, strconv.Itoa(version), "plain"}}}
-	for i := range chain {
-		if chain[i].Name == "headers" {
-			chain[i].Configuration = shown
-			break
-		}
-	}
+	const mark = "@version@"
+	chain[0].Configuration = headers{Response: []headerOp{{"set", VersionHeader, mark, "plain"}}}
 	text, err := json.Marshal(chain)
 	if err != nil {
 		panic(err) // a value of our own that has no JSON
 	}
-	return text
+	before, after, _ := strings.Cut(string(text), mark)
+	return [2]string{before, after}
 }

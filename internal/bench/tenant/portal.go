@@ -106,19 +106,15 @@ func (p *Portal) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if host := query.Get("host"); host != "" {
-		numbers := []int{}
-		if n := p.catalog.numberOf("", host); n >= 0 {
-			numbers = append(numbers, n)
-		}
-		p.send(w, r, p.catalog.only(numbers...), true, true)
+		p.send(w, r, p.catalog.only(p.catalog.numberOf("", host)), true, true)
 		return
 	}
-	page, size := positive(query.Get("page"), 1), positive(query.Get("per_page"), PerPage)
+	number, size := positive(query.Get("page"), 1), positive(query.Get("per_page"), PerPage)
 	if size != PerPage {
 		http.Error(w, fmt.Sprintf(`{"error":"per_page: this portal has pages of %d"}`, PerPage), http.StatusUnprocessableEntity)
 		return
 	}
-	p.send(w, r, p.catalog.page(page-1), page == 1, page > p.catalog.Len()/PerPage)
+	p.send(w, r, p.catalog.page(number-1), number == 1, number > p.catalog.Len()/PerPage)
 }
 
 func environment(name string) bool {
@@ -134,12 +130,12 @@ func positive(text string, otherwise int) int {
 
 // services is the list of ids.
 func (p *Portal) services(w http.ResponseWriter, r *http.Request) {
-	page, size := positive(r.URL.Query().Get("page"), 1), min(positive(r.URL.Query().Get("per_page"), PerPage), PerPage)
+	number, size := positive(r.URL.Query().Get("page"), 1), min(positive(r.URL.Query().Get("per_page"), PerPage), PerPage)
 	var entries []string
-	for i := (page - 1) * size; i < min(page*size, p.catalog.Len()); i++ {
+	for i := (number - 1) * size; i < min(number*size, p.catalog.Len()); i++ {
 		entries = append(entries, fmt.Sprintf(`{"service":{"id":%s,"system_name":"product_%d"}}`, p.catalog.ID(i), i))
 	}
-	p.send(w, r, newPage([]byte(`{"services":[`+strings.Join(entries, ",")+`]}`)), page == 1, page > p.catalog.Len()/size)
+	p.send(w, r, page{[]byte(`{"services":[` + strings.Join(entries, ",") + `]}`), fmt.Sprintf(`W/"services-%d-%d"`, number, size)}, number == 1, number > p.catalog.Len()/size)
 }
 
 // config is the document of one product, latest or of its version's number.
