@@ -176,3 +176,18 @@ func TestUnaskedSwitch(t *testing.T) {
 		t.Errorf("%d", r.StatusCode)
 	}
 }
+
+// WebSockets are balanced as requests are (field case 179).
+func TestTunnelsAreBalanced(t *testing.T) {
+	one, two := switcher(t, switching), switcher(t, switching)
+	g := start(t, nil)
+	g.put("routes/1", fmt.Sprintf(`{"uri":"/ws","enable_websocket":true,"upstream":{"type":"roundrobin","nodes":{%q:1,%q:1}}}`, one.addr, two.addr))
+	for range 4 {
+		c := g.open(t, "/ws")
+		c.send("ping")
+		c.expect(t, "ping")
+	}
+	if a, b := len(one.heads()), len(two.heads()); a != 2 || b != 2 {
+		t.Errorf("%d and %d of 4", a, b)
+	}
+}

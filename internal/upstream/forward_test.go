@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,5 +188,60 @@ func TestTrustedCAs(t *testing.T) {
 	_, err := Compile(&model.Upstream{CAs: "none"}, env(pools(t)))
 	if err == nil || !strings.Contains(err.Error(), "CA certificates") {
 		t.Fatal(err)
+	}
+}
+
+// The read time-out holds through a forward proxy as without one (field case 164).
+func TestTunnelReadTimeout(t *testing.T) {
+	_, cert := issue(t, "n.example")
+	silent := serve(t, secured(&tls.Config{Certificates: []tls.Certificate{cert}}, func(hello) {}, hangs))
+	u := compile(t, &model.Upstream{
+		Scheme: "https", Nodes: nodes(serve(t, new(forwarder).serve)),
+		Timeout: model.Timeout{Read: 100 * time.Millisecond}, Tunnel: &model.Tunnel{To: hostPort(silent)},
+	}, env(pools(t)))
+	c := call(t, "GET")
+	if _, _, err := do(u, c); kindOf(err) != Timeout || ours(err).Status() != 504 {
+		t.Fatal(err)
+	}
+}
+
+// A large answer through a forward proxy is passed on, not kept (field case 175).
+func TestLargeThroughProxy(t *testing.T) {
+	const size = 256 << 20
+	_, cert := issue(t, "n.example")
+	node := serve(t, secured(&tls.Config{Certificates: []tls.Certificate{cert}}, func(hello) {}, func(p *peer) {
+		p.skip()
+		p.say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+		io.CopyN(p.Conn, new(zeros), size)
+	}))
+	u := compile(t, &model.Upstream{
+		Scheme: "https", Nodes: nodes(serve(t, new(forwarder).serve)), Tunnel: &model.Tunnel{To: hostPort(node)},
+	}, env(pools(t)))
+	c := call(t, "GET")
+	defer c.Finish()
+	if err := u.RoundTrip(c); err != nil {
+		t.Fatal(err)
+	}
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	b, read, highest := make([]byte, 64<<10), 0, uint64(0)
+	for i := 0; ; i++ {
+		n, err := c.ReadBody(b)
+		read += n
+		if i%500 == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			highest = max(highest, now.HeapAlloc)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := int64(highest) - int64(before.HeapAlloc); read != size || grown > 1<<20 {
+		t.Errorf("%d of %d bytes, %d more in memory meanwhile", read, size, grown)
 	}
 }

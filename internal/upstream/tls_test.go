@@ -31,13 +31,18 @@ type pair struct{ cert, key string }
 // issue makes a certificate that signs itself.
 func issue(t testing.TB, name string) (pair, tls.Certificate) {
 	t.Helper()
+	return issueUntil(t, name, time.Now().Add(time.Hour))
+}
+
+func issueUntil(t testing.TB, name string, end time.Time) (pair, tls.Certificate) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -239,23 +244,28 @@ func TestResumption(t *testing.T) {
 func TestVerify(t *testing.T) {
 	mine, cert := issue(t, "n.example")
 	node := serve(t, secured(&tls.Config{Certificates: []tls.Certificate{cert}}, func(hello) {}, echo))
+	late, over := issueUntil(t, "n.example", time.Now().Add(-time.Minute))
+	expired := serve(t, secured(&tls.Config{Certificates: []tls.Certificate{over}}, func(hello) {}, echo))
 	for _, tc := range []struct {
 		name   string
+		node   model.Node
 		verify bool
 		roots  *x509.CertPool
 		host   string
 		ok     bool
 	}{
-		{"not asked for", false, nil, "n.example", true},
-		{"unknown issuer", true, nil, "n.example", false},
-		{"known issuer", true, roots(mine), "n.example", true},
-		{"wrong name", true, roots(mine), "other.example", false},
-		{"by address", true, roots(mine), "127.0.0.1", true},
+		{"not asked for", node, false, nil, "n.example", true},
+		{"unknown issuer", node, true, nil, "n.example", false},
+		{"known issuer", node, true, roots(mine), "n.example", true},
+		{"wrong name", node, true, roots(mine), "other.example", false},
+		{"by address", node, true, roots(mine), "127.0.0.1", true},
+		{"expired", expired, true, roots(late), "n.example", false},
+		{"expired, not asked for", expired, false, nil, "n.example", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := env(pools(t))
 			e.Roots = tc.roots
-			u := compile(t, &model.Upstream{Scheme: "https", Nodes: nodes(node), TLS: tlsDoc(t, map[string]any{"verify": tc.verify})}, e)
+			u := compile(t, &model.Upstream{Scheme: "https", Nodes: nodes(tc.node), TLS: tlsDoc(t, map[string]any{"verify": tc.verify})}, e)
 			c := call(t, "GET")
 			c.Host = tc.host
 			_, _, err := do(u, c)

@@ -60,13 +60,18 @@ func newAuthority(t *testing.T, name string) *authority {
 // issue makes a certificate for hosts, signed by ca, or by itself if that is nil.
 func issue(t *testing.T, name string, hosts []string, ca *authority) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
 	t.Helper()
+	return issueUntil(t, name, hosts, ca, time.Now().Add(time.Hour))
+}
+
+func issueUntil(t *testing.T, name string, hosts []string, ca *authority, end time.Time) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: end.Add(-2 * time.Hour), NotAfter: end,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA:        ca == nil, BasicConstraintsValid: true,
@@ -159,12 +164,22 @@ func (g *gateway) stop() {
 	g.pools.Close()
 }
 
+// apply is put of what may be broken.
+func (g *gateway) apply(kind model.Kind, id, raw string) {
+	g.revision++
+	key := model.Key{Kind: kind, ID: id}
+	created := g.revision
+	if old, ok := g.state.Current().Object(key); ok {
+		created = old.Created
+	}
+	g.state.Apply(model.Delta{Revision: g.revision, Put: []model.Object{{
+		Key: key, Created: created, Modified: g.revision, Raw: []byte(raw),
+	}}})
+}
+
 func (g *gateway) put(kind model.Kind, id, raw string) {
 	g.t.Helper()
-	g.revision++
-	g.state.Apply(model.Delta{Revision: g.revision, Put: []model.Object{{
-		Key: model.Key{Kind: kind, ID: id}, Created: g.revision, Modified: g.revision, Raw: []byte(raw),
-	}}})
+	g.apply(kind, id, raw)
 	for path, err := range g.state.Current().Faults {
 		g.t.Errorf("%s: %v", path, err)
 	}
@@ -437,11 +452,11 @@ func TestClientCertificates(t *testing.T) {
 	up := echo(t)
 	g.route("/a", up, "")
 	g.route("/open", up, "")
-	show := func(a *authority) []tls.Certificate {
+	show := func(a *authority, end time.Time) []tls.Certificate {
 		if a == nil {
 			return nil
 		}
-		_, _, c, k := issue(t, "client", nil, a)
+		_, _, c, k := issueUntil(t, "client", nil, a, end)
 		p, err := tls.X509KeyPair([]byte(c), []byte(k))
 		if err != nil {
 			t.Fatal(err)
@@ -454,17 +469,23 @@ func TestClientCertificates(t *testing.T) {
 		want                  int // 0: no connection
 	}{
 		{"known", "m.test", "m.test", "/a", ca, 200},
+		{"expired", "m.test", "m.test", "/a", ca, 0},
 		{"none", "m.test", "m.test", "/a", nil, 0},
 		{"of another authority", "m.test", "m.test", "/a", other, 0},
 		{"not needed", "s.test", "s.test", "/open", nil, 200},
 		{"needed", "s.test", "s.test", "/a", nil, 400},
 		{"needed and known", "s.test", "s.test", "/a", ca, 200},
+		{"needed and expired", "s.test", "s.test", "/a", ca, 400},
 		{"needed, another authority", "s.test", "s.test", "/a", other, 400},
 		{"host that needs one over another name", "p.test", "m.test", "/a", nil, 400},
 		{"host that needs none", "p.test", "p.test", "/a", nil, 200},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			client := g.client(1, &tls.Config{InsecureSkipVerify: true, ServerName: tc.sni, Certificates: show(tc.shown)})
+			end := time.Now().Add(time.Hour)
+			if strings.HasSuffix(tc.name, "expired") {
+				end = time.Now().Add(-time.Minute)
+			}
+			client := g.client(1, &tls.Config{InsecureSkipVerify: true, ServerName: tc.sni, Certificates: show(tc.shown, end)})
 			req, _ := http.NewRequest("GET", "https://"+tc.sni+tc.path, nil)
 			req.Host = tc.host
 			r, err := client.Do(req)
@@ -480,7 +501,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A certificate that changes under load never breaks a handshake.
+// A certificate that changes under load never breaks a handshake, and the next one
+// after a change shows what was put; one that cannot be used changes nothing.
 func TestCertificateChangesUnderLoad(t *testing.T) {
 	g := start(t)
 	g.route("/a", echo(t), "")
@@ -506,11 +528,30 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	shown := func() string {
+		c, err := tls.Dial("tcp", g.tls.Addr().String(), &tls.Config{InsecureSkipVerify: true, ServerName: "a.test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
 	for i := range 60 {
-		if i%2 == 0 {
+		want := "one"
+		switch i % 3 {
+		case 0:
+			want = "two"
 			g.ssl("1", c2, k2, `,"sni":"a.test"`)
-		} else {
+		case 1:
 			g.ssl("1", c1, k1, `,"sni":"a.test"`)
+		default: // another's key
+			g.apply(model.KindSSL, "1", fmt.Sprintf(`{"cert":%q,"key":%q,"sni":"a.test"}`, c2, k1))
+			if g.state.Current().Fault(model.Key{Kind: model.KindSSL, ID: "1"}) == nil {
+				t.Fatal("a certificate with another's key is none")
+			}
+		}
+		if got := shown(); got != want {
+			t.Fatalf("round %d: certificate %s, want %s", i, got, want)
 		}
 	}
 	close(stop)
