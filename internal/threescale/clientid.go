@@ -52,15 +52,16 @@ func claimText(v any) string {
 	return ""
 }
 
-// Authenticate makes the application that a token was given to the caller. false:
-// the token is none of the issuer's, or none at all.
+// Authenticate makes the application that a token was given to the caller; what a
+// token that names none may do is for the backend to say. false: the token is none
+// of the issuer's, or none at all.
 func (r *Request) Authenticate(c *plugin.Ctx, i *Issuer) bool {
 	rt := r.Product.Runtime
 	t, err := i.Verify(r.Credentials.AccessToken, rt.Now())
 	if err == ErrUnknownKey { //nolint:errorlint // it is not wrapped
 		rt.unknownKey(i.Name())
 	}
-	if err != nil || t.clientID == "" {
+	if err != nil {
 		return false
 	}
 	r.Token = t

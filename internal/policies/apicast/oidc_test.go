@@ -81,9 +81,10 @@ func oidcProxy(rest string) string { return hits + `,"authentication_method":"oi
 
 func TestTokens(t *testing.T) {
 	s := newSigner(t)
+	const refused = "refused"
 	for _, tc := range []struct {
 		name, proxy, claims string
-		want                string // the application; empty: refused
+		want                string // the application; refused: no such request reaches the backend
 	}{
 		{"a token", "", `{}`, "app"},
 		{"another claim", `,"jwt_claim_with_client_id":"client","jwt_claim_with_client_id_type":"plain"`, `{"client":"other"}`, "other"},
@@ -93,13 +94,13 @@ func TestTokens(t *testing.T) {
 		{"nobody", "", `{"azp":null}`, ""},
 		{"an empty list", "", `{"azp":[]}`, ""},
 		{"a broken template", `,"jwt_claim_with_client_id":"{{ client","jwt_claim_with_client_id_type":"liquid"`, `{}`, ""},
-		{"ended", "", `{"exp":1}`, ""},
-		{"of another issuer", "", `{"iss":"https://sso.test/b"}`, ""},
+		{"ended", "", `{"exp":1}`, refused},
+		{"of another issuer", "", `{"iss":"https://sso.test/b"}`, refused},
 	} {
 		c := newChain(t, threescale.Settings{}, openID, oidcProxy(tc.proxy), s.oidc("k"))
 		k := c.get("/", bearer(s.token("k", tc.claims)))
 		calls := c.backend.Calls()
-		if tc.want == "" {
+		if tc.want == refused {
 			if k.status() != 403 || string(k.reply.Body) != "Authentication failed" || len(calls) != 0 {
 				t.Errorf("%s: %d, %d calls", tc.name, k.status(), len(calls))
 			}
