@@ -279,7 +279,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	c, t := a.config, &g.Config.Nginx.HTTP.Timeouts
 	cfg := engine.Config{
 		Products: true, State: g.state, Log: g.log, Server: g.serverName(),
-		KeepaliveTimeout: c.Keepalive, HeaderTimeout: t.Header, BodyTimeout: t.Body, SendTimeout: t.Send,
+		KeepaliveTimeout: c.Keepalive, NoKeepalive: c.Keepalive == 0, HeaderTimeout: t.Header, BodyTimeout: t.Body, SendTimeout: t.Send,
 		BodyLimits: plugin.Limits{PostArgs: int64(g.Config.APISIX.URI.MaxPostArgsSize) << 20},
 	}
 	counted := newProductMetrics(a.meter, c.ExtendedMetrics)

@@ -257,3 +257,20 @@ func TestDevelopment(t *testing.T) {
 		}
 	}
 }
+
+// HTTP_KEEPALIVE_TIMEOUT 0 ends a connection after its request, as nginx does.
+func TestProductsKeepalive(t *testing.T) {
+	for timeout, want := range map[string]bool{"": false, "0": true} {
+		o, _ := accountOptions(t, t.TempDir(), "data:application/json,"+productsOf(echoing(1, "one.test", 201)), "HTTP_KEEPALIVE_TIMEOUT="+timeout)
+		g := start(t, o)
+		res, err := http.Get("http://" + g.Products()[0].String() + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.Close != want {
+			t.Errorf("HTTP_KEEPALIVE_TIMEOUT=%s: closed is %v", timeout, res.Close)
+		}
+		stop(t, g)
+	}
+}

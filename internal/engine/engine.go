@@ -37,6 +37,9 @@ type Config struct {
 	// a second or a tenth of their length, whichever is shorter.
 	KeepaliveTimeout, HeaderTimeout, BodyTimeout, SendTimeout time.Duration
 
+	// NoKeepalive ends HTTP/1 connections after one request.
+	NoKeepalive bool
+
 	// NoUnderscores ignores the header fields of clients whose names have an
 	// underscore (nginx: underscores_in_headers off).
 	NoUnderscores bool
