@@ -229,6 +229,11 @@ func (g *Gateway) revision() control.Revision {
 		Compiled: work.Compiled, Deltas: work.Deltas, Applying: work.Spent.Seconds(), Resyncs: st.Resyncs,
 	}
 	r.StaleSince = g.staleSince.Load()
+	if g.store != nil {
+		r.Checked = &control.Checked{
+			Keys: st.Checked.Keys, Cycles: st.Checked.Cycles, CycleSeconds: st.Checked.Cycle.Seconds(), Drift: st.Checked.Drift,
+		}
+	}
 	r.Store = max(st.StoreRevision, r.Applied)
 	r.Lag = r.Store - r.Applied
 	r.Objects, _ = g.objects()

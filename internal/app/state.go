@@ -122,6 +122,7 @@ func (g *Gateway) openStore(ctx context.Context) error {
 	cfg := etcd.Config{
 		Prefix: e.Prefix, Timeout: e.Timeout, WatchTimeout: e.WatchTimeout, ResyncDelay: e.ResyncDelay,
 		Log: g.log, Loading: g.sayLoading(),
+		Check: etcd.Check{Every: g.Config.Weir.Check.Every, Keys: g.Config.Weir.Check.Keys, Running: g.running},
 	}
 	if g.Config.Embedded {
 		return g.openEmbedded(ctx, cfg)
@@ -137,6 +138,18 @@ func (g *Gateway) openStore(ctx context.Context) error {
 	g.onStop(func(context.Context) error { return g.store.Close() })
 	g.say("store", "%d etcd %s, prefix %s", len(e.Host), plural(len(e.Host), "endpoint"), e.Prefix)
 	return nil
+}
+
+// running yields the applied objects that are the store's.
+func (g *Gateway) running(k model.Kind, yield func(id string, modified int64) bool) {
+	if k == model.KindProduct {
+		return // those have a source of their own
+	}
+	for o := range g.state.Current().Objects(k) {
+		if !yield(o.ID, o.Modified) {
+			return
+		}
+	}
 }
 
 func (g *Gateway) openEmbedded(ctx context.Context, cfg etcd.Config) error {

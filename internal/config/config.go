@@ -64,6 +64,9 @@ type Weir struct {
 	// may be to start from it while the store does not answer (24 h); 0: never.
 	StaleMaxAge time.Duration `conf:"stale_max_age"`
 
+	// Check compares the running state with the store.
+	Check Check `conf:"check"`
+
 	// AuditLog is the file, stdout or stderr that tells who wrote what through the
 	// Admin API; empty: nginx_config.error_log; "off": none.
 	AuditLog string `conf:"audit_log"`
@@ -79,6 +82,13 @@ type Weir struct {
 	// MergeSlashes makes repeated slashes of a path one, as nginx does (true); where
 	// they carry meaning, the path is matched and forwarded with them otherwise.
 	MergeSlashes bool `conf:"merge_slashes"`
+}
+
+// Check says how the running state is compared with the store, a slice of its keys
+// at a time.
+type Check struct {
+	Every time.Duration `conf:"every"` // from one slice to the next (30 s)
+	Keys  int           `conf:"keys"`  // of a slice (10000)
 }
 
 // Store is the embedded configuration store.

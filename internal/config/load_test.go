@@ -130,7 +130,7 @@ func TestValues(t *testing.T) {
 		{d.Provider(), "etcd"},
 		{c.Plugins, []string{"key-auth", "limit-count"}},
 		{string(c.PluginAttr["prometheus"]), `{"export_addr":{"ip":"127.0.0.1","port":9091},"on":true}`},
-		{c.Weir, Weir{Store: Store{"/var/lib/weir", "auto"}, AckTimeout: 2 * time.Second, StaleMaxAge: 24 * time.Hour, MergeSlashes: true}},
+		{c.Weir, Weir{Store: Store{"/var/lib/weir", "auto"}, AckTimeout: 2 * time.Second, StaleMaxAge: 24 * time.Hour, Check: Check{30 * time.Second, 10_000}, MergeSlashes: true}},
 	} {
 		if !reflect.DeepEqual(v.got, v.want) {
 			t.Errorf("%d: got %#v, want %#v", i, v.got, v.want)

@@ -36,6 +36,17 @@ type Revision struct {
 	Applying float64          `json:"apply_seconds"` // that this took
 
 	Resyncs map[string]int64 `json:"resyncs,omitempty"` // full reads of the store by reason
+
+	// Checked says how the running state was compared with the store; nil: it is not.
+	Checked *Checked `json:"checked,omitempty"`
+}
+
+// Checked is what comparing the running state with the store has found.
+type Checked struct {
+	Keys         int64            `json:"keys"`                    // of the store that were compared
+	Cycles       int64            `json:"cycles"`                  // times that all of it was
+	CycleSeconds float64          `json:"cycle_seconds,omitempty"` // how long the last took
+	Drift        map[string]int64 `json:"drift"`                   // differences that were healed, by kind
 }
 
 // Config is what the handlers ask. The functions may be called at any time.

@@ -171,6 +171,7 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	if err != nil {
 		n.fault(o.Key, err)
 		if keep && !n.exposesConsumer(old.record, o.Raw) {
+			records.Set(o.ID, recordEntry{old.record, o.Modified})
 			return
 		}
 		r.broken, claims = true, nil

@@ -40,6 +40,7 @@ type Config struct {
 	WatchTimeout   time.Duration // longest silence of a watch; default 50 s
 	ResyncDelay    time.Duration // least time between two full reads; default 5 s
 	PageSize       int           // most keys per range read; default 1,000
+	Check          Check         // of the running state against the store
 	Log            *slog.Logger  // default: none
 
 	// Loading is told how many objects a full read has seen so far, after each
@@ -60,6 +61,10 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.Timeout, 30*time.Second)
 	orDuration(&c.WatchTimeout, 50*time.Second)
 	orDuration(&c.ResyncDelay, 5*time.Second)
+	orDuration(&c.Check.Every, 30*time.Second)
+	if c.Check.Keys <= 0 {
+		c.Check.Keys = 10_000
+	}
 	if c.Prefix == "" {
 		c.Prefix = "/apisix"
 	}
@@ -90,6 +95,7 @@ type Store struct {
 	retries  []time.Duration
 	status   statusBoard
 	assumed  []model.Object
+	checking progress // of Run's goroutine
 
 	mu     sync.Mutex
 	client *clientv3.Client // nil: dial when needed

@@ -23,6 +23,7 @@ type Status struct {
 	LastError     string           // of reading the configuration; without secrets
 	Resyncs       map[string]int64 // full reads by reason
 	Objects       int              // delivered objects
+	Checked       Checked          // what comparing the running state with the store has found
 }
 
 type statusBoard struct {
@@ -36,6 +37,7 @@ func (s *Store) Status() Status {
 	defer s.status.mu.Unlock()
 	out := s.status.s
 	out.Resyncs = maps.Clone(out.Resyncs)
+	out.Checked.Drift = maps.Clone(out.Checked.Drift)
 	select {
 	case <-s.cfg.Gone:
 		out.Connected, out.LastError = false, errGone.Error()

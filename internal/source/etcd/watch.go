@@ -46,8 +46,10 @@ func (s *Store) follow(ctx context.Context, client *clientv3.Client, v *view, ap
 	var dog, receiver sync.WaitGroup
 	receiver.Go(func() { w.end(w.receive(stream, v.rev+1)) })
 	dog.Go(func() { w.guard(ctx, stream) })
+	check := s.newChecker(client)
 	defer func() {
 		w.end(nil)
+		check.stop()
 		dog.Wait()
 		closeStream()
 		receiver.Wait()
@@ -60,8 +62,19 @@ func (s *Store) follow(ctx context.Context, client *clientv3.Client, v *view, ap
 				return context.Cause(ctx)
 			}
 		case <-w.pending.ready:
+		case <-check.due():
+			check.start(ctx, v.rev)
+			continue
+		case got := <-check.results:
+			if d := check.finish(ctx, got, v); len(d.Put)+len(d.Del) > 0 {
+				if err := s.deliver(v, d, apply); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		changes, rev := w.pending.take()
+		check.note(changes)
 		if rev == v.rev {
 			continue
 		}
