@@ -300,6 +300,12 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		cfg.Certificate = g.productCertificate
 	}
 	a.engine = engine.New(cfg)
+	// What requests have left to be reported goes out when there are no more of
+	// them, and there still are ways to the backends.
+	g.onStop(func(context.Context) error {
+		a.runtime.Close()
+		return nil
+	})
 	g.onStop(func(ctx context.Context) error { return a.engine.Shutdown(ctx, a.listeners...) })
 	if c.Ports.HTTPS == 0 || c.Ports.HTTP != c.Ports.HTTPS {
 		if err := g.listenProducts(ctx, "http", c.Ports.HTTP, c.Ports.HTTPProxy, a.engine.Serve); err != nil {
