@@ -71,14 +71,12 @@ func (c *calls) phase(name string, of func(*Plan) []*Step) {
 	}
 }
 
-func contentOf(p *Plan) []RequestStep { return p.Content }
-
 func (r *Run) globalSteps(of func(*Plan) []*Step) (steps []*Step) {
 	if r.Global == nil {
 		return nil
 	}
 	for _, s := range of(r.Global) {
-		if !r.skipGlobal(s) {
+		if !r.skipGlobal(s.mark) {
 			steps = append(steps, s)
 		}
 	}
@@ -88,9 +86,9 @@ func (r *Run) globalSteps(of func(*Plan) []*Step) (steps []*Step) {
 func (r *Run) mergedSteps(of func(*Plan) []*Step, route *Plan) (steps []*Step) {
 	m := r.lists(route)
 	for {
-		i := m.next(func(p *Plan, i int) *Step {
+		i := m.next(func(p *Plan, i int) *mark {
 			if list := of(p); i < len(list) {
-				return list[i]
+				return &list[i].mark
 			}
 			return nil
 		})
@@ -126,7 +124,7 @@ func stepsOf[S any](list []S, step func(S) *Step) []*Step {
 func (r *Run) Replaced() (steps []*Step) {
 	if r.Global != nil {
 		for _, s := range r.Global.steps {
-			if r.skipGlobal(s) {
+			if r.skipGlobal(s.mark) {
 				steps = append(steps, s)
 			}
 		}
@@ -137,7 +135,7 @@ func (r *Run) Replaced() (steps []*Step) {
 			continue
 		}
 		for _, s := range p.steps {
-			if m.over[i].has(&s.set) {
+			if m.over[i].has(s.mark.place) {
 				steps = append(steps, s)
 			}
 		}

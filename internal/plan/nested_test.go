@@ -22,7 +22,7 @@ func TestNested(t *testing.T) {
 		inner, err := env.Compile("a", c.Conf)
 		return plugin.Phases{Close: inner.Close}, err
 	})
-	specs["outer"] = Spec{Spec: outer, place: len(specs)}
+	specs["outer"] = Spec{Spec: outer, place: uint8(len(specs))}
 
 	compileOuter := func(inner string) (*Plan, error) {
 		raw := json.RawMessage(`{"conf":` + inner + `}`)

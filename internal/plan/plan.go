@@ -32,47 +32,77 @@ type Step struct {
 	// Conf is the configuration as given.
 	Conf json.RawMessage
 
-	set Set // of this plugin alone
+	mark mark
+}
+
+// A mark is what a request asks of a step beside its function. It stands next to
+// that: the Step lies elsewhere, and memory that only one consumer of many uses is
+// seldom in a cache.
+type mark struct {
+	priority int
+	place    uint8 // of the plugin in a Set
+	prefer   bool  // PreferRoute
 }
 
 // A RequestStep is a step of Rewrite, Access, Content or BeforeProxy.
 type RequestStep struct {
 	*Step
 	Run func(*plugin.Ctx) *plugin.Reply
+
+	mark
 }
 
 // A ResponseStep is a step of Header or Log.
 type ResponseStep struct {
 	*Step
 	Run func(*plugin.Ctx)
+
+	mark
 }
 
 // A BodyStep opens a body filter.
 type BodyStep struct {
 	*Step
 	Open func(*plugin.Ctx) plugin.BodyFilter
+
+	mark
 }
 
 // A Plan is what a route does to a request. It is immutable; it may be shared
 // by routes and outlives them while a request holds it.
 type Plan struct {
+	set  Set   // of its plugins
+	has  phase // the lists that are not empty
+	refs atomic.Int32
+
 	Rewrite, Access, Content, BeforeProxy []RequestStep
 	Header, Log                           []ResponseStep
 	Body, Encode                          []BodyStep
 
-	steps []*Step
-	set   Set // of its plugins
-	close []func()
-	refs  atomic.Int32
-
+	steps  []*Step
+	close  []func()
 	origin *Plan // of a watched plan the one that it watches; nil: none
 }
 
+// A phase is a set of phases.
+type phase uint8
+
+const (
+	rewrite phase = 1 << iota
+	access
+	content
+	before
+	header
+	log
+	body
+	encode
+)
+
 // Has says whether the plan has any of the plugins of another.
-func (p *Plan) Has(other *Plan) bool { return p.set.has(&other.set) }
+func (p *Plan) Has(other *Plan) bool { return p.set.meets(&other.set) }
 
 // Empty says that nothing runs.
-func (p *Plan) Empty() bool { return len(p.steps) == 0 }
+func (p *Plan) Empty() bool { return p.set == Set{} }
 
 // Steps are all plugin instances of p, in order of priority.
 func (p *Plan) Steps() []*Step { return p.steps }
@@ -83,14 +113,14 @@ type Specs map[string]Spec
 // A Spec is a plugin and its place among all of them.
 type Spec struct {
 	plugin.Spec
-	place int
+	place uint8
 }
 
 // NewSpecs numbers the plugins.
 func NewSpecs(all []plugin.Spec) Specs {
 	m := Specs{}
 	for i, s := range all {
-		m[s.Name] = Spec{s, i}
+		m[s.Name] = Spec{s, uint8(i)}
 	}
 	return m
 }
@@ -104,9 +134,11 @@ func (s Specs) meta(name string) (plugin.Meta, bool) {
 // A Set is a set of plugins, by their places.
 type Set [4]uint64
 
-func (s *Set) add(place int) { s[place/64&3] |= 1 << (place % 64) }
+func (s *Set) add(place uint8) { s[place/64] |= 1 << (place % 64) }
 
-func (s *Set) has(t *Set) bool {
+func (s *Set) has(place uint8) bool { return s[place/64]>>(place%64)&1 != 0 }
+
+func (s *Set) meets(t *Set) bool {
 	return s[0]&t[0]|s[1]&t[1]|s[2]&t[2]|s[3]&t[3] != 0
 }
 
@@ -173,6 +205,7 @@ func Compile(specs Specs, confs []Conf, env Env) (*Plan, error) {
 type part struct {
 	*Step
 	plugin.Phases
+	place uint8
 }
 
 func compile(spec Spec, conf Conf, env Env) (part, error) {
@@ -205,7 +238,6 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 		Owner: conf.Owner, Plugin: conf.Plugin, Priority: spec.Priority,
 		Guard: spec.Guard, PreferRoute: spec.PreferRoute, Conf: conf.Raw,
 	}
-	step.set.add(spec.place)
 	if meta.Priority != nil {
 		step.Priority = *meta.Priority
 	}
@@ -218,7 +250,7 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 	if filter != nil {
 		phases = filter.wrap(phases)
 	}
-	return part{step, phases}, nil
+	return part{step, phases, spec.place}, nil
 }
 
 func closeAll(first, then func()) func() {
@@ -230,37 +262,33 @@ func closeAll(first, then func()) func() {
 
 func (p *Plan) add(x part) {
 	p.steps = append(p.steps, x.Step)
-	p.set = p.set.union(&x.set)
+	p.set.add(x.place)
 	p.close = append(p.close, x.Close)
-	p.Rewrite = addRequest(p.Rewrite, x.Step, x.Rewrite)
-	p.Access = addRequest(p.Access, x.Step, x.Access)
-	p.Content = addRequest(p.Content, x.Step, x.Content)
-	p.BeforeProxy = addRequest(p.BeforeProxy, x.Step, x.BeforeProxy)
-	p.Header = addResponse(p.Header, x.Step, x.Header)
-	p.Log = addResponse(p.Log, x.Step, x.Log)
-	p.Body = addBody(p.Body, x.Step, x.Body)
-	p.Encode = addBody(p.Encode, x.Step, x.Encode)
-}
-
-func addBody(to []BodyStep, s *Step, open func(*plugin.Ctx) plugin.BodyFilter) []BodyStep {
-	if open == nil {
-		return to
+	x.mark = mark{x.Priority, x.place, x.PreferRoute}
+	m := x.mark
+	request := func(list *[]RequestStep, of phase, run func(*plugin.Ctx) *plugin.Reply) {
+		if run != nil {
+			*list, p.has = append(*list, RequestStep{x.Step, run, m}), p.has|of
+		}
 	}
-	return append(to, BodyStep{s, open})
-}
-
-func addRequest(to []RequestStep, s *Step, run func(*plugin.Ctx) *plugin.Reply) []RequestStep {
-	if run == nil {
-		return to
+	response := func(list *[]ResponseStep, of phase, run func(*plugin.Ctx)) {
+		if run != nil {
+			*list, p.has = append(*list, ResponseStep{x.Step, run, m}), p.has|of
+		}
 	}
-	return append(to, RequestStep{s, run})
-}
-
-func addResponse(to []ResponseStep, s *Step, run func(*plugin.Ctx)) []ResponseStep {
-	if run == nil {
-		return to
+	filter := func(list *[]BodyStep, of phase, open func(*plugin.Ctx) plugin.BodyFilter) {
+		if open != nil {
+			*list, p.has = append(*list, BodyStep{x.Step, open, m}), p.has|of
+		}
 	}
-	return append(to, ResponseStep{s, run})
+	request(&p.Rewrite, rewrite, x.Rewrite)
+	request(&p.Access, access, x.Access)
+	request(&p.Content, content, x.Content)
+	request(&p.BeforeProxy, before, x.BeforeProxy)
+	response(&p.Header, header, x.Header)
+	response(&p.Log, log, x.Log)
+	filter(&p.Body, body, x.Body)
+	filter(&p.Encode, encode, x.Encode)
 }
 
 // Acquire adds a reference, for a stream that outlives its request's pin. The

@@ -19,13 +19,19 @@ type Run struct {
 	Route  *Plan // nil: nothing matched
 
 	group, consumer *Plan
-	merged          bool // group or consumer has steps
+	merged          bool  // group or consumer has steps
+	attached        phase // that group or consumer have
 }
 
 // Attach adds the plans of the authenticated consumer; nil: none.
 func (r *Run) Attach(group, consumer *Plan) {
 	r.group, r.consumer = group, consumer
-	r.merged = group != nil && !group.Empty() || consumer != nil && !consumer.Empty()
+	r.merged, r.attached = false, 0
+	for _, p := range [...]*Plan{group, consumer} {
+		if p != nil && !p.Empty() {
+			r.merged, r.attached = true, r.attached|p.has
+		}
+	}
 }
 
 // Rewrite runs the Rewrite phase up to authentication: a Reply answers.
@@ -33,13 +39,13 @@ func (r *Run) Rewrite(c *plugin.Ctx) *plugin.Reply {
 	if reply := r.global(rewriteOf, c); reply != nil || r.Route == nil {
 		return reply
 	}
-	return run(r.Route.Rewrite, c)
+	return run(rewriteOf(r.Route), c)
 }
 
 // Access runs what follows: the Rewrite phase of the attached plans, then the
 // Access phase.
 func (r *Run) Access(c *plugin.Ctx) *plugin.Reply {
-	if r.merged {
+	if r.attached&rewrite != 0 {
 		if reply := r.merge(rewriteOf, nil, c); reply != nil {
 			return reply
 		}
@@ -47,10 +53,10 @@ func (r *Run) Access(c *plugin.Ctx) *plugin.Reply {
 	if reply := r.global(accessOf, c); reply != nil || r.Route == nil {
 		return reply
 	}
-	if r.merged {
+	if r.merges(access) {
 		return r.merge(accessOf, r.Route, c)
 	}
-	return run(r.Route.Access, c)
+	return run(accessOf(r.Route), c)
 }
 
 // Content runs the Content phase of the route's plan.
@@ -58,7 +64,7 @@ func (r *Run) Content(c *plugin.Ctx) *plugin.Reply {
 	if r.Route == nil {
 		return nil
 	}
-	return run(r.Route.Content, c)
+	return run(contentOf(r.Route), c)
 }
 
 // Before runs the BeforeProxy phase.
@@ -66,21 +72,30 @@ func (r *Run) Before(c *plugin.Ctx) *plugin.Reply {
 	if reply := r.global(beforeOf, c); reply != nil || r.Route == nil {
 		return reply
 	}
-	if r.merged {
+	if r.merges(before) {
 		return r.merge(beforeOf, r.Route, c)
 	}
-	return run(r.Route.BeforeProxy, c)
+	return run(beforeOf(r.Route), c)
 }
 
 // HasBefore says whether Before can do anything.
-func (r *Run) HasBefore() bool {
-	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {
-		if p != nil && len(p.BeforeProxy) > 0 {
-			return true
-		}
-	}
-	return false
+func (r *Run) HasBefore() bool { return r.has(before) }
+
+// has says whether a phase may have steps.
+func (r *Run) has(of phase) bool {
+	return (r.attached|r.Global.phases()|r.Route.phases())&of != 0
 }
+
+func (p *Plan) phases() phase {
+	if p == nil {
+		return 0
+	}
+	return p.has
+}
+
+// merges says whether the attached plans have a part in a phase, be it only that
+// they replace something of the route's.
+func (r *Run) merges(of phase) bool { return r.merged && (r.attached|r.Route.phases())&of != 0 }
 
 // Acquire holds every plan of the run beyond the pinned state.
 func (r *Run) Acquire() {
@@ -101,23 +116,16 @@ func (r *Run) Release() {
 }
 
 // HasLog says whether Log can do anything.
-func (r *Run) HasLog() bool {
-	for _, p := range [...]*Plan{r.Global, r.Route, r.group, r.consumer} {
-		if p != nil && len(p.Log) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (r *Run) HasLog() bool { return r.has(log) }
 
 // Header runs the Header phase.
-func (r *Run) Header(c *plugin.Ctx) { r.respond(headerOf, c, nil) }
+func (r *Run) Header(c *plugin.Ctx) { r.respond(header, headerOf, c, nil) }
 
 // Log runs the Log phase, in which plugins end what they have begun: a step that
 // panics does not keep others from running. The first panic goes on at the end.
 func (r *Run) Log(c *plugin.Ctx) {
 	var lost error
-	r.respond(logOf, c, &lost)
+	r.respond(log, logOf, c, &lost)
 	if lost != nil {
 		panic(lost)
 	}
@@ -125,23 +133,23 @@ func (r *Run) Log(c *plugin.Ctx) {
 
 // OpenBody appends the filters of the response's body to dst.
 func (r *Run) OpenBody(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
-	return r.open(bodyOf, dst, c)
+	return r.open(body, bodyOf, dst, c)
 }
 
 // OpenEncode appends the encodings of what the filters make of the body.
 func (r *Run) OpenEncode(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
-	return r.open(encodeOf, dst, c)
+	return r.open(encode, encodeOf, dst, c)
 }
 
-func (r *Run) open(phase func(*Plan) []BodyStep, dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+func (r *Run) open(of phase, list func(*Plan) []BodyStep, dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
 	open := func(s BodyStep) {
 		if f := s.Open(c); f != nil {
 			dst = append(dst, f)
 		}
 	}
 	if r.Global != nil {
-		for _, s := range phase(r.Global) {
-			if !r.skipGlobal(s.Step) {
+		for _, s := range list(r.Global) {
+			if !r.skipGlobal(s.mark) {
 				open(s)
 			}
 		}
@@ -149,34 +157,43 @@ func (r *Run) open(phase func(*Plan) []BodyStep, dst []plugin.BodyFilter, c *plu
 	if r.Route == nil {
 		return dst
 	}
-	if !r.merged {
-		for _, s := range phase(r.Route) {
+	if !r.merges(of) {
+		for _, s := range list(r.Route) {
 			open(s)
 		}
 		return dst
 	}
 	m := r.lists(r.Route)
 	for {
-		i := m.next(func(p *Plan, i int) *Step { return stepAt(phase(p), i, BodyStep.step) })
+		i := m.next(func(p *Plan, i int) *mark { return markAt(list(p), i) })
 		if i < 0 {
 			return dst
 		}
-		open(phase(m.plans[i])[m.at[i]-1])
+		open(list(m.plans[i])[m.at[i]-1])
 	}
 }
 
-// The lists of the phases.
-func rewriteOf(p *Plan) []RequestStep { return p.Rewrite }
-func accessOf(p *Plan) []RequestStep  { return p.Access }
-func beforeOf(p *Plan) []RequestStep  { return p.BeforeProxy }
-func headerOf(p *Plan) []ResponseStep { return p.Header }
-func logOf(p *Plan) []ResponseStep    { return p.Log }
-func bodyOf(p *Plan) []BodyStep       { return p.Body }
-func encodeOf(p *Plan) []BodyStep     { return p.Encode }
+// The lists of the phases. Where a plan has none it says so itself, which saves
+// the look at the list.
+func rewriteOf(p *Plan) []RequestStep { return listOf(p, rewrite, &p.Rewrite) }
+func accessOf(p *Plan) []RequestStep  { return listOf(p, access, &p.Access) }
+func contentOf(p *Plan) []RequestStep { return listOf(p, content, &p.Content) }
+func beforeOf(p *Plan) []RequestStep  { return listOf(p, before, &p.BeforeProxy) }
+func headerOf(p *Plan) []ResponseStep { return listOf(p, header, &p.Header) }
+func logOf(p *Plan) []ResponseStep    { return listOf(p, log, &p.Log) }
+func bodyOf(p *Plan) []BodyStep       { return listOf(p, body, &p.Body) }
+func encodeOf(p *Plan) []BodyStep     { return listOf(p, encode, &p.Encode) }
+
+func listOf[S any](p *Plan, of phase, list *[]S) []S {
+	if p.has&of == 0 {
+		return nil
+	}
+	return *list
+}
 
 func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	for i := range steps {
-		if c.Skips(steps[i].Plugin) {
+		if steps[i].skipped(c) {
 			continue
 		}
 		if r := steps[i].Run(c); r != nil {
@@ -186,22 +203,25 @@ func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	return nil
 }
 
+// skipped says that the step was asked to be left out.
+func (s *RequestStep) skipped(c *plugin.Ctx) bool { return c.Skipping() && c.Skips(s.Plugin) }
+
 // skipGlobal says that a global rule's plugin leaves this route to its own.
-func (r *Run) skipGlobal(s *Step) bool {
-	if !s.PreferRoute || r.Route == nil {
+func (r *Run) skipGlobal(m mark) bool {
+	if !m.prefer || r.Route == nil {
 		return false
 	}
-	return r.Route.set.has(&s.set) ||
-		r.group != nil && r.group.set.has(&s.set) || r.consumer != nil && r.consumer.set.has(&s.set)
+	return r.Route.set.has(m.place) ||
+		r.group != nil && r.group.set.has(m.place) || r.consumer != nil && r.consumer.set.has(m.place)
 }
 
-func (r *Run) global(phase func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Reply {
+func (r *Run) global(list func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	if r.Global == nil {
 		return nil
 	}
-	steps := phase(r.Global)
+	steps := list(r.Global)
 	for i := range steps {
-		if r.skipGlobal(steps[i].Step) || c.Skips(steps[i].Plugin) {
+		if r.skipGlobal(steps[i].mark) || steps[i].skipped(c) {
 			continue
 		}
 		if reply := steps[i].Run(c); reply != nil {
@@ -213,10 +233,10 @@ func (r *Run) global(phase func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Rep
 
 // respond runs the steps of a phase. If lost is not nil, it gets the first panic
 // and all others run.
-func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx, lost *error) {
+func (r *Run) respond(of phase, list func(*Plan) []ResponseStep, c *plugin.Ctx, lost *error) {
 	if r.Global != nil {
-		for _, s := range phase(r.Global) {
-			if !r.skipGlobal(s.Step) {
+		for _, s := range list(r.Global) {
+			if !r.skipGlobal(s.mark) {
 				s.run(c, lost)
 			}
 		}
@@ -224,19 +244,19 @@ func (r *Run) respond(phase func(*Plan) []ResponseStep, c *plugin.Ctx, lost *err
 	if r.Route == nil {
 		return
 	}
-	if !r.merged {
-		for _, s := range phase(r.Route) {
+	if !r.merges(of) {
+		for _, s := range list(r.Route) {
 			s.run(c, lost)
 		}
 		return
 	}
 	m := r.lists(r.Route)
 	for {
-		i := m.next(func(p *Plan, i int) *Step { return stepAt(phase(p), i, ResponseStep.step) })
+		i := m.next(func(p *Plan, i int) *mark { return markAt(list(p), i) })
 		if i < 0 {
 			return
 		}
-		phase(m.plans[i])[m.at[i]-1].run(c, lost)
+		list(m.plans[i])[m.at[i]-1].run(c, lost)
 	}
 }
 
@@ -252,15 +272,15 @@ func (s ResponseStep) run(c *plugin.Ctx, lost *error) {
 }
 
 // merge runs a request phase of the attached plans and of route (nil: without).
-func (r *Run) merge(phase func(*Plan) []RequestStep, route *Plan, c *plugin.Ctx) *plugin.Reply {
+func (r *Run) merge(list func(*Plan) []RequestStep, route *Plan, c *plugin.Ctx) *plugin.Reply {
 	m := r.lists(route)
 	for {
-		i := m.next(func(p *Plan, i int) *Step { return stepAt(phase(p), i, RequestStep.step) })
+		i := m.next(func(p *Plan, i int) *mark { return markAt(list(p), i) })
 		if i < 0 {
 			return nil
 		}
-		s := &phase(m.plans[i])[m.at[i]-1]
-		if c.Skips(s.Plugin) {
+		s := &list(m.plans[i])[m.at[i]-1]
+		if s.skipped(c) {
 			continue
 		}
 		if reply := s.Run(c); reply != nil {
@@ -273,11 +293,17 @@ func (s RequestStep) step() *Step  { return s.Step }
 func (s ResponseStep) step() *Step { return s.Step }
 func (s BodyStep) step() *Step     { return s.Step }
 
-func stepAt[S any](steps []S, i int, step func(S) *Step) *Step {
+func (m *mark) self() *mark { return m }
+
+// markAt is the mark of step i, nil behind the end.
+func markAt[S any, P interface {
+	*S
+	self() *mark
+}](steps []S, i int) *mark {
 	if i >= len(steps) {
 		return nil
 	}
-	return step(steps[i])
+	return P(&steps[i]).self()
 }
 
 // A merger walks three sorted lists as one: route, group, consumer, each with
@@ -301,19 +327,19 @@ func (r *Run) lists(route *Plan) merger {
 
 // next advances to the step of highest priority and returns its list, or −1 at
 // the end. Equal priorities run in the order of the lists.
-func (m *merger) next(step func(p *Plan, i int) *Step) int {
+func (m *merger) next(step func(p *Plan, i int) *mark) int {
 	best, priority := -1, 0
 	for i, p := range m.plans {
 		if p == nil {
 			continue
 		}
 		s := step(p, m.at[i])
-		for s != nil && m.over[i].has(&s.set) {
+		for s != nil && m.over[i].has(s.place) {
 			m.at[i]++
 			s = step(p, m.at[i])
 		}
-		if s != nil && (best < 0 || s.Priority > priority) {
-			best, priority = i, s.Priority
+		if s != nil && (best < 0 || s.priority > priority) {
+			best, priority = i, s.priority
 		}
 	}
 	if best >= 0 {

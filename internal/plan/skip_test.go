@@ -15,7 +15,7 @@ func TestSkip(t *testing.T) {
 	specs["skipper"] = Spec{Spec: plugin.Define(plugin.Meta{Name: "skipper", Priority: 25},
 		func(*struct{}, plugin.Env) (plugin.Phases, error) {
 			return plugin.Phases{Access: func(c *plugin.Ctx) *plugin.Reply { c.Skip("b"); return nil }}, nil
-		}), place: len(specs)}
+		}), place: uint8(len(specs))}
 	r := &Run{Global: compileAll(t, specs, "g", "b"), Route: compileAll(t, specs, "r", "a b skipper")}
 	const want = "b rewrite g, a rewrite r, b rewrite r, b access g, a access r, a before r, " +
 		"b header g, a header r, b header r, b body g, a body r, b body r, b log g, a log r, b log r"
@@ -58,7 +58,7 @@ func TestLogOutlivesPanics(t *testing.T) {
 	j, specs := newJournal()
 	boom := func(*plugin.Ctx) { panic("boom") }
 	specs["boom"] = Spec{Spec: plugin.Define(plugin.Meta{Name: "boom", Priority: 99},
-		func(*struct{}, plugin.Env) (plugin.Phases, error) { return plugin.Phases{Log: boom}, nil }), place: len(specs)}
+		func(*struct{}, plugin.Env) (plugin.Phases, error) { return plugin.Phases{Log: boom}, nil }), place: uint8(len(specs))}
 	r := &Run{Global: compileAll(t, specs, "g", "boom a"), Route: compileAll(t, specs, "r", "boom b")}
 	c := &plugin.Ctx{Request: new(wire.Request)}
 	func() {

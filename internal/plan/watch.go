@@ -5,7 +5,7 @@ import "weir/internal/plugin"
 // Watched is p with functions that tell seen, before they run, which step of which
 // phase they are. It is p otherwise: references to it are p's.
 func (p *Plan) Watched(seen func(phase string, s *Step) func()) *Plan {
-	w := &Plan{steps: p.steps, set: p.set, origin: p}
+	w := &Plan{steps: p.steps, set: p.set, has: p.has, origin: p}
 	w.Rewrite = watchRequests(p.Rewrite, "rewrite", seen)
 	w.Access = watchRequests(p.Access, "access", seen)
 	w.Content = watchRequests(p.Content, "content", seen)
@@ -24,7 +24,7 @@ func watchRequests(steps []RequestStep, phase string, seen func(string, *Step) f
 		out[i] = RequestStep{s.Step, func(c *plugin.Ctx) *plugin.Reply {
 			note()
 			return run(c)
-		}}
+		}, s.mark}
 	}
 	return out
 }
@@ -36,7 +36,7 @@ func watchResponses(steps []ResponseStep, phase string, seen func(string, *Step)
 		out[i] = ResponseStep{s.Step, func(c *plugin.Ctx) {
 			note()
 			run(c)
-		}}
+		}, s.mark}
 	}
 	return out
 }
@@ -48,7 +48,7 @@ func watchBodies(steps []BodyStep, phase string, seen func(string, *Step) func()
 		out[i] = BodyStep{s.Step, func(c *plugin.Ctx) plugin.BodyFilter {
 			note()
 			return open(c)
-		}}
+		}, s.mark}
 	}
 	return out
 }

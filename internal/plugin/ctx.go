@@ -405,6 +405,9 @@ func (c *Ctx) Taps() []BodyTap { return c.taps }
 // as the request.
 func (c *Ctx) Skip(plugin string) { c.skipped = append(c.skipped, plugin) }
 
+// Skipping says whether Skip was called.
+func (c *Ctx) Skipping() bool { return len(c.skipped) > 0 }
+
 // Skips says whether Skip was asked to leave out the plugin.
 func (c *Ctx) Skips(plugin string) bool {
 	for _, s := range c.skipped {
