@@ -37,18 +37,22 @@ type Table[V any] struct {
 	closed bool
 }
 
+// A shard is a hash table with open addressing, so that an entry is found where
+// its hash says and one of a million costs a request two cold lines of memory:
+// the entry, and the text of its key.
 type shard[V any] struct {
 	mu      sync.Mutex
-	index   map[string]int
-	entries []entry[V]
+	entries []entry[V] // a power of two, at most three quarters in use
+	used    int
 	hand    int      // where the next entry to forget is looked for
 	fresh   V        // being made, so that it need not be allocated
 	_       [24]byte // shards are written by different cores
 }
 
 type entry[V any] struct {
+	hash  uint64 // 0: free
+	end   int64  // when the value is of no more consequence, in nanoseconds since the epoch
 	key   string
-	end   int64 // when the value is of no more consequence, in nanoseconds since the epoch
 	value V
 }
 
@@ -63,10 +67,11 @@ func NewTable[V any](clock func() time.Time) *Table[V] {
 // one included; Forever never does.
 func (t *Table[V]) Do(key []byte, f func(v *V, now time.Duration) (keep time.Duration)) {
 	now := t.now()
-	s := &t.shards[maphash.Bytes(t.seed, key)%shardCount]
+	h := maphash.Bytes(t.seed, key) | taken
+	s := &t.shards[h%shardCount]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, there := s.index[string(key)]
+	i, there := s.find(h, key)
 	if there && s.entries[i].end > now {
 		e := &s.entries[i]
 		if e.end = endOf(now, f(&e.value, time.Duration(now))); e.end <= now {
@@ -84,7 +89,7 @@ func (t *Table[V]) Do(key []byte, f func(v *V, now time.Duration) (keep time.Dur
 	case there:
 		s.entries[i].value, s.entries[i].end = s.fresh, end
 	default:
-		s.add(entry[V]{string(key), end, s.fresh}, now, t.most)
+		s.add(entry[V]{h, end, string(key), s.fresh}, now, t.most)
 		t.arm()
 	}
 }
@@ -107,7 +112,7 @@ func (t *Table[V]) Len() int {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n += len(s.entries)
+		n += s.used
 		s.mu.Unlock()
 	}
 	return n
@@ -124,7 +129,7 @@ func (t *Table[V]) Close() {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.index, s.entries = nil, nil
+		s.entries, s.used, s.hand = nil, 0, 0
 		s.mu.Unlock()
 	}
 }
@@ -164,12 +169,15 @@ func (s *shard[V]) sweep(now int64) {
 		s.mu.Lock()
 		to := min(from+atOnce, len(s.entries))
 		for i := to - 1; i >= from; i-- {
-			if s.entries[i].end <= now {
+			// What comes after a removed entry may move into its place.
+			for s.entries[i].hash != 0 && s.entries[i].end <= now {
 				s.remove(i)
 			}
 		}
-		s.shrink()
 		done := to >= len(s.entries)
+		if done {
+			s.shrink()
+		}
 		s.mu.Unlock()
 		if done {
 			return
@@ -177,31 +185,65 @@ func (s *shard[V]) sweep(now int64) {
 	}
 }
 
+// taken is set in the hash of every entry, whose lowest bits choose the shard.
+const taken = 1 << 63
+
+// home is where an entry is looked for first.
+func (s *shard[V]) home(h uint64) int { return int(h / shardCount & uint64(len(s.entries)-1)) }
+
+func (s *shard[V]) next(i int) int { return (i + 1) & (len(s.entries) - 1) }
+
+func (s *shard[V]) find(h uint64, key []byte) (i int, there bool) {
+	if s.used == 0 {
+		return 0, false
+	}
+	for i = s.home(h); s.entries[i].hash != 0; i = s.next(i) {
+		if s.entries[i].hash == h && s.entries[i].key == string(key) {
+			return i, true
+		}
+	}
+	return i, false
+}
+
 func (s *shard[V]) add(e entry[V], now int64, most int) {
-	if len(s.entries) >= most {
+	if s.used >= most {
 		s.forget(now)
 	}
-	if s.index == nil {
-		s.index = map[string]int{}
+	if (s.used+1)*4 > len(s.entries)*3 {
+		s.resize(max(2*len(s.entries), 8))
 	}
-	s.index[e.key] = len(s.entries)
-	s.entries = append(s.entries, e)
+	s.put(e)
+	s.used++
+}
+
+func (s *shard[V]) put(e entry[V]) {
+	i := s.home(e.hash)
+	for s.entries[i].hash != 0 {
+		i = s.next(i)
+	}
+	s.entries[i] = e
+}
+
+func (s *shard[V]) resize(size int) {
+	old := s.entries
+	s.entries = make([]entry[V], size)
+	for i := range old {
+		if old[i].hash != 0 {
+			s.put(old[i])
+		}
+	}
 }
 
 // forget removes, of some entries, the one whose time is over first; none whose
 // time never is.
 func (s *shard[V]) forget(now int64) {
 	best, end := -1, always
-	for range min(sampled, len(s.entries)) {
-		s.hand++
-		if s.hand >= len(s.entries) {
-			s.hand = 0
-		}
-		if e := &s.entries[s.hand]; e.end < end {
-			best, end = s.hand, e.end
-		}
-		if end <= now {
-			break
+	for seen := 0; seen < min(sampled, s.used) && end > now; {
+		s.hand = s.next(s.hand)
+		if e := &s.entries[s.hand]; e.hash != 0 {
+			if seen++; e.end < end {
+				best, end = s.hand, e.end
+			}
 		}
 	}
 	if best >= 0 {
@@ -209,28 +251,31 @@ func (s *shard[V]) forget(now int64) {
 	}
 }
 
+// remove closes the gap that entry i leaves: what was pushed behind it by others
+// moves up, lest it be looked for in vain.
 func (s *shard[V]) remove(i int) {
-	last := len(s.entries) - 1
-	delete(s.index, s.entries[i].key)
-	if i != last {
-		s.entries[i] = s.entries[last]
-		s.index[s.entries[i].key] = i
+	s.used--
+	for gap, at := i, s.next(i); ; at = s.next(at) {
+		e := &s.entries[at]
+		if e.hash == 0 {
+			s.entries[gap] = entry[V]{}
+			return
+		}
+		mask := len(s.entries) - 1
+		if (at-s.home(e.hash))&mask >= (at-gap)&mask {
+			s.entries[gap], gap = *e, at
+		}
 	}
-	s.entries[last] = entry[V]{}
-	s.entries = s.entries[:last]
 }
 
 // shrink gives memory back after a rush.
 func (s *shard[V]) shrink() {
 	const small = 256
-	if cap(s.entries) <= small || len(s.entries) > cap(s.entries)/8 {
-		return
+	size := len(s.entries)
+	for size > small && s.used <= size/8 {
+		size /= 2
 	}
-	entries := make([]entry[V], len(s.entries), 2*len(s.entries)+1)
-	copy(entries, s.entries)
-	s.entries = entries
-	s.index = make(map[string]int, len(entries))
-	for i := range entries {
-		s.index[entries[i].key] = i
+	if size < len(s.entries) {
+		s.resize(size)
 	}
 }
