@@ -19,10 +19,10 @@ const (
 
 // A Key tells callers apart.
 type Key struct {
-	text *expr.Template // nil: the variable
 	name expr.Var
-	same string // for everybody, if constant
-	all  bool   // constant
+	text *expr.Template // nil: the variable
+	all  bool           // constant
+	same string         // for everybody, if constant
 }
 
 // NewKey compiles the properties key and key_type.

@@ -6,30 +6,41 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unique"
 
 	"weir/internal/limit"
 	"weir/internal/plugin"
 )
 
-// A Limiter counts as one configuration says.
+// A Limiter counts as one configuration says. What a request that is admitted
+// needs lies together: of thousands of Limiters none is in a cache.
 type Limiter struct {
-	store     store
-	rules     []rule
-	single    bool // no rules: the one always applies
-	show      bool
-	degrade   bool
-	complaint *Complaint
+	store  store
+	rules  []rule
+	single bool // no rules: the one always applies
+	show   bool
+	*otherwise
 
+	one [1]rule // what rules is, if single
+}
+
+// otherwise is what requests need that are not admitted.
+type otherwise struct {
+	degrade                  bool
+	complaint                *Complaint
 	refused, failed, invalid *plugin.Reply
 }
 
 // A rule is one limit.
 type rule struct {
+	prefix  string
+	limit   string        // the number as text, if it is the same for all requests
+	most    int64         // the number
+	length  time.Duration // of the window, if it is the same for all requests; else 0
+	headers unique.Handle[Headers]
+	key     Key
+
 	count, window *Positive
-	key           Key
-	prefix        string
-	headers       Headers
-	limit         string // as text, if it is the same for all requests
 }
 
 // New compiles c, the configuration of the named plugin. The Limiter counts in
@@ -38,12 +49,11 @@ func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, err
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{
-		single: c.Rules == nil, show: c.ShowHeader, degrade: c.AllowDegradation,
-		complaint: NewComplaint(env, name), refused: Refusal(c.RejectedCode, c.RejectedMsg),
+	l := &Limiter{single: c.Rules == nil, show: c.ShowHeader, otherwise: &otherwise{
+		degrade: c.AllowDegradation, complaint: NewComplaint(env, name), refused: Refusal(c.RejectedCode, c.RejectedMsg),
 		failed:  plugin.JSON(500, map[string]string{"error_msg": "failed to limit count"}),
 		invalid: &plugin.Reply{Status: 500},
-	}
+	}}
 	if err := l.compileRules(c, Prefix(env), headers); err != nil {
 		return nil, err
 	}
@@ -56,33 +66,45 @@ func (l *Limiter) compileRules(c *Config, prefix string, headers Headers) error 
 		// A group that comes back with another limit begins anew.
 		prefix = c.Group + ":" + c.Count.raw + "/" + c.TimeWindow.raw + ":"
 	}
-	rules := c.Rules
 	if l.single {
-		rules = []Rule{{Count: c.Count, TimeWindow: c.TimeWindow, Key: c.Key}}
+		l.rules = l.one[:]
+		given := Rule{Count: c.Count, TimeWindow: c.TimeWindow, Key: c.Key}
+		return l.one[0].compile(given, c.KeyType, prefix, headers)
 	}
-	l.rules = make([]rule, len(rules))
-	for i, given := range rules {
-		r := &l.rules[i]
-		*r = rule{count: given.Count, window: given.TimeWindow, prefix: prefix, headers: headers}
-		keyType := c.KeyType
-		if !l.single {
-			keyType = Combination
-			word := strconv.Itoa(i + 1)
-			r.prefix += word + ":"
-			if given.HeaderPrefix != nil {
-				word = *given.HeaderPrefix
-			}
-			r.headers = headers.with(word)
+	l.rules = make([]rule, len(c.Rules))
+	for i, given := range c.Rules {
+		number := strconv.Itoa(i + 1)
+		word := number
+		if given.HeaderPrefix != nil {
+			word = *given.HeaderPrefix
 		}
-		var err error
-		if r.key, err = NewKey(given.Key, keyType); err != nil {
-			return fmt.Errorf("key %q: %w", given.Key, err)
-		}
-		if n, fixed := r.count.Fixed(); fixed {
-			r.limit = strconv.FormatInt(n, 10)
+		if err := l.rules[i].compile(given, Combination, prefix+number+":", headers.with(word)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (r *rule) compile(given Rule, keyType, prefix string, headers Headers) (err error) {
+	r.prefix, r.count, r.window = prefix, given.Count, given.TimeWindow
+	r.headers = unique.Make(headers)
+	if r.key, err = NewKey(given.Key, keyType); err != nil {
+		return fmt.Errorf("key %q: %w", given.Key, err)
+	}
+	if n, fixed := r.count.Fixed(); fixed {
+		both := prefix + strconv.FormatInt(n, 10) // in one piece of memory
+		r.most, r.prefix, r.limit = n, both[:len(prefix)], both[len(prefix):]
+	}
+	if n, fixed := r.window.Fixed(); fixed {
+		r.length = seconds(n)
+	}
+	return nil
+}
+
+// seconds is a window's length, at most a hundred years.
+func seconds(n int64) time.Duration {
+	const longest = 100 * 365 * 24 * 3600
+	return time.Duration(min(n, longest)) * time.Second
 }
 
 // A work is the memory of one request being counted.
@@ -151,22 +173,32 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 		}
 		d.to = len(w.keys)
 		w.keys = append(w.keys, make([]byte, limit.Spare)...)
-		var err error
-		if d.limit, err = r.count.Value(c); err != nil {
-			return fmt.Errorf("count: %w", err)
+		if err := d.measure(c); err != nil {
+			return err
 		}
-		seconds, err := r.window.Value(c)
-		if err != nil {
-			return fmt.Errorf("time_window: %w", err)
-		}
-		d.window = time.Duration(min(seconds, longest)) * time.Second
 		w.due = append(w.due, d)
 	}
 	return nil
 }
 
-// longest is the longest window in seconds, a hundred years.
-const longest = 100 * 365 * 24 * 3600
+// measure finds the limit and the window for the request.
+func (d *due) measure(c *plugin.Ctx) (err error) {
+	r := d.rule
+	d.limit, d.window = r.most, r.length
+	if r.limit == "" {
+		if d.limit, err = r.count.Value(c); err != nil {
+			return fmt.Errorf("count: %w", err)
+		}
+	}
+	if d.window == 0 {
+		n, err := r.window.Value(c)
+		if err != nil {
+			return fmt.Errorf("time_window: %w", err)
+		}
+		d.window = seconds(n)
+	}
+	return nil
+}
 
 // unless is the answer to a request that cannot be counted.
 func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
@@ -187,7 +219,7 @@ func (l *Limiter) tell(w *work, c *plugin.Ctx, d *due, got limit.Count) {
 	if most == "" {
 		most = number(c, d.limit)
 	}
-	h := &d.rule.headers
+	h := d.rule.headers.Value()
 	c.SetReplyHeader(h.Limit, most)
 	c.SetReplyHeader(h.Remaining, number(c, got.Remaining))
 	w.text = appendSeconds(w.text[:0], got.Reset)

@@ -30,19 +30,25 @@ func openStore(env plugin.Env, name string, c *Config) store {
 	})
 }
 
-// local counts in this process. All configurations of a plugin share the
+// openLocal counts in this process. All configurations of a plugin share the
 // counters, so that they outlive each of them.
-type local func(key []byte, cost, most int64, window time.Duration) limit.Count
-
-func openLocal(env plugin.Env, name string, sliding bool) local {
-	if sliding {
-		return plugin.Lasting(env, name+" sliding", func() limit.Sliding { return limit.NewSliding(env.Now) }).Take
+func openLocal(env plugin.Env, name string, slides bool) store {
+	if slides {
+		return sliding{plugin.Lasting(env, name+" sliding", func() limit.Sliding { return limit.NewSliding(env.Now) })}
 	}
-	return plugin.Lasting(env, name+" fixed", func() limit.Fixed { return limit.NewFixed(env.Now) }).Take
+	return fixed{plugin.Lasting(env, name+" fixed", func() limit.Fixed { return limit.NewFixed(env.Now) })}
 }
 
-func (l local) take(key []byte, cost, most int64, window time.Duration) (limit.Count, error) {
-	return l(key, cost, most, window), nil
+type fixed struct{ limit.Fixed }
+
+func (f fixed) take(key []byte, cost, most int64, window time.Duration) (limit.Count, error) {
+	return f.Take(key, cost, most, window), nil
+}
+
+type sliding struct{ limit.Sliding }
+
+func (s sliding) take(key []byte, cost, most int64, window time.Duration) (limit.Count, error) {
+	return s.Take(key, cost, most, window), nil
 }
 
 // remote counts in Redis.

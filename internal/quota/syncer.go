@@ -18,7 +18,7 @@ var errReply = errors.New("redis: unexpected reply of a script")
 // answer, this process counts for itself.
 type syncer struct {
 	remote   *remote
-	local    local
+	local    store // which never fails
 	interval time.Duration
 	env      plugin.Env
 
@@ -42,7 +42,7 @@ type share struct {
 	abandoned bool // no longer among the shares
 }
 
-func newSyncer(env plugin.Env, r *remote, l local, interval time.Duration) *syncer {
+func newSyncer(env plugin.Env, r *remote, l store, interval time.Duration) *syncer {
 	s := &syncer{
 		remote: r, local: l, interval: interval, env: env,
 		shares: map[string]*share{}, wake: make(chan struct{}, 1), stop: make(chan struct{}),
@@ -110,7 +110,7 @@ func (s *syncer) ask(key []byte, h *share, now time.Time) {
 	got, err := s.remote.count(redisclient.Result{Values: values, Err: err}, h.limit, h.window)
 	if err != nil {
 		s.env.Log.Error("failed to count in redis, this process counts for itself", "owner", s.env.Owner, "err", err)
-		got = s.local(key, h.delta, h.limit, h.window)
+		got, _ = s.local.take(key, h.delta, h.limit, h.window)
 	}
 	h.settle(got, h.delta, now)
 }
@@ -193,7 +193,7 @@ func (s *syncer) learn(told []report, results []redisclient.Result, now time.Tim
 			if last {
 				continue
 			}
-			got = s.local([]byte(r.key), r.delta, r.limit, r.window)
+			got, _ = s.local.take([]byte(r.key), r.delta, r.limit, r.window)
 		}
 		r.share.mu.Lock()
 		r.share.settle(got, r.delta, now)
