@@ -99,7 +99,7 @@ type Ctx struct {
 	Pause func(time.Duration) bool
 
 	replyHeader [][2]string
-	vars        [][2]string
+	vars        []variable
 	states      []state
 	skipped     []string // names of plugins
 	taps        []BodyTap
@@ -306,22 +306,48 @@ func (c *Ctx) ReplyHeader() [][2]string { return c.replyHeader }
 // variables that the gateway does not have itself, or that are meant to be
 // replaced, can be set (package expr). The strings must live as long as the
 // request.
-func (c *Ctx) SetVar(name, value string) {
+func (c *Ctx) SetVar(name, value string) { c.setVar(variable{name: name, value: value}) }
+
+// A Later is the value of a variable that few requests are asked for: it is made
+// when somebody does.
+type Later struct {
+	Text    string // lives as long as the request
+	Numbers [3]int64
+	Append  func(dst []byte, l *Later) []byte
+}
+
+// SetVarLater is SetVar for a value that is not made yet.
+func (c *Ctx) SetVarLater(name string, l Later) { c.setVar(variable{name: name, later: l}) }
+
+// A variable is one that was set.
+type variable struct {
+	name, value string
+	later       Later // without Append: value is the value
+}
+
+func (c *Ctx) setVar(v variable) {
 	for i := range c.vars {
-		if c.vars[i][0] == name {
-			c.vars[i][1] = value
+		if c.vars[i].name == v.name {
+			c.vars[i] = v
 			return
 		}
 	}
-	c.vars = append(c.vars, [2]string{name, value})
+	c.vars = append(c.vars, v)
 }
 
 // Var returns what SetVar has set.
 func (c *Ctx) Var(name string) (value string, ok bool) {
 	for i := range c.vars {
-		if c.vars[i][0] == name {
-			return c.vars[i][1], true
+		v := &c.vars[i]
+		if v.name != name {
+			continue
 		}
+		if v.later.Append != nil {
+			from := len(c.scratch)
+			c.scratch = v.later.Append(c.scratch, &v.later)
+			v.value, v.later = view(c.scratch[from:]), Later{}
+		}
+		return v.value, true
 	}
 	return "", false
 }

@@ -210,8 +210,9 @@ func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
 
 // tell sets the headers and the variable about a limit.
 func (l *Limiter) tell(w *work, c *plugin.Ctx, d *due, got limit.Count) {
-	w.text = appendInfo(w.text[:0], w.keys[d.from:d.to], d.limit, got)
-	c.SetVar("rate_limiting_info", c.Keep(w.text))
+	c.SetVarLater("rate_limiting_info", plugin.Later{
+		Text: c.Keep(w.keys[d.from:d.to]), Numbers: [3]int64{d.limit, got.Remaining, int64(got.Reset)}, Append: appendInfo,
+	})
 	if !l.show {
 		return
 	}
@@ -247,9 +248,9 @@ func appendSeconds(dst []byte, d time.Duration) []byte {
 }
 
 // appendInfo is $rate_limiting_info.
-func appendInfo(dst, key []byte, most int64, got limit.Count) []byte {
+func appendInfo(dst []byte, l *plugin.Later) []byte {
 	dst = append(dst, `{"rate_limiting_key":"`...)
-	for _, b := range key {
+	for _, b := range []byte(l.Text) {
 		switch {
 		case b == '"' || b == '\\':
 			dst = append(dst, '\\', b)
@@ -260,11 +261,12 @@ func appendInfo(dst, key []byte, most int64, got limit.Count) []byte {
 			dst = append(dst, b)
 		}
 	}
+	most, remaining, reset := l.Numbers[0], l.Numbers[1], time.Duration(l.Numbers[2])
 	dst = append(dst, `","rate_limiting_limit":`...)
 	dst = strconv.AppendInt(dst, most, 10)
 	dst = append(dst, `,"rate_limiting_remaining":`...)
-	dst = strconv.AppendInt(dst, got.Remaining, 10)
+	dst = strconv.AppendInt(dst, remaining, 10)
 	dst = append(dst, `,"rate_limiting_reset":`...)
-	dst = strconv.AppendInt(dst, int64(math.Floor(got.Reset.Seconds())), 10)
+	dst = strconv.AppendInt(dst, int64(math.Floor(reset.Seconds())), 10)
 	return append(dst, '}')
 }
