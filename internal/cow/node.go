@@ -20,20 +20,25 @@ type item[V any] struct {
 	value V
 }
 
-// A node is a leaf (slots is nil) or a directory.
+// A node is a leaf (slots is nil) or a directory. It fills a cache line: a lookup in
+// a large map finds none of it in a cache.
 type node[V any] struct {
-	owner *owner
+	slots *directory[V]
 	tags  [leafSize / 8]uint64 // one byte of the hash of each item, to compare eight at once
 	items []item[V]
-	slots []*node[V] // 1<<k of them; only among 1<<slotBits is there room for directories
-	depth uint8      // of a leaf: how many bits of its directory's index all its keys share
+	owner *owner
+	depth uint8 // of a leaf: how many bits of its directory's index all its keys share
 }
+
+// A directory is 1<<k slots; only among 1<<slotBits is there room for directories.
+type directory[V any] struct{ at []*node[V] }
 
 func tag(h uint64) uint8 { return uint8(h >> 56) }
 
 func (n *node[V]) get(h uint64, key string) (v V, ok bool) {
 	for rest := h; n.slots != nil; rest >>= slotBits {
-		n = n.slots[rest&uint64(len(n.slots)-1)]
+		at := n.slots.at
+		n = at[rest&uint64(len(at)-1)]
 	}
 	if i := n.find(h, key); i >= 0 {
 		return n.items[i].value, true
@@ -69,7 +74,10 @@ func (n *node[V]) each(yield func(string, V) bool) bool {
 			return false
 		}
 	}
-	for i, kid := range n.slots {
+	if n.slots == nil {
+		return true
+	}
+	for i, kid := range n.slots.at {
 		if kid.slots == nil && i>>kid.depth != 0 {
 			continue // seen in an earlier slot
 		}
@@ -87,7 +95,9 @@ func (n *node[V]) own(o *owner, extra int) *node[V] {
 	}
 	c := *n
 	c.owner = o
-	c.slots = slices.Clone(n.slots)
+	if n.slots != nil {
+		c.slots = &directory[V]{slices.Clone(n.slots.at)}
+	}
 	c.items = append(make([]item[V], 0, len(n.items)+extra), n.items...)
 	return &c
 }
@@ -97,8 +107,8 @@ func (n *node[V]) own(o *owner, extra int) *node[V] {
 func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], bool) {
 	if n.slots != nil {
 		n = n.own(o, 0)
-		i := (h >> shift) & uint64(len(n.slots)-1)
-		kid, found := n.slots[i].set(o, h, shift+slotBits, it)
+		i := (h >> shift) & uint64(len(n.slots.at)-1)
+		kid, found := n.slots.at[i].set(o, h, shift+slotBits, it)
 		n.put(i, kid)
 		if len(kid.items) > leafSize {
 			n.split(o, i, shift)
@@ -113,7 +123,7 @@ func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], boo
 	n = n.own(o, 1)
 	n.add(tag(h), it)
 	if shift == 0 && len(n.items) > leafSize {
-		n = &node[V]{owner: o, slots: []*node[V]{n}}
+		n = &node[V]{owner: o, slots: &directory[V]{[]*node[V]{n}}}
 		n.split(o, 0, 0)
 	}
 	return n, false
@@ -122,12 +132,12 @@ func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], boo
 // put makes kid the child at slot i: a leaf in all the slots it stands for.
 func (n *node[V]) put(i uint64, kid *node[V]) {
 	if kid.slots != nil {
-		n.slots[i] = kid
+		n.slots.at[i] = kid
 		return
 	}
 	step := uint64(1) << kid.depth
-	for i &= step - 1; i < uint64(len(n.slots)); i += step {
-		n.slots[i] = kid
+	for i &= step - 1; i < uint64(len(n.slots.at)); i += step {
+		n.slots.at[i] = kid
 	}
 }
 
@@ -152,18 +162,18 @@ func (n *node[V]) mark(i int, t uint8) {
 
 // split divides the leaf at slot i of a directory until no part is too large.
 func (n *node[V]) split(o *owner, i uint64, shift uint) {
-	leaf := n.slots[i]
+	leaf := n.slots.at[i]
 	if len(leaf.items) <= leafSize {
 		return
 	}
-	if 1<<leaf.depth == len(n.slots) {
+	if 1<<leaf.depth == len(n.slots.at) {
 		switch {
-		case len(n.slots) < 1<<slotBits:
-			n.slots = append(n.slots, n.slots...)
+		case len(n.slots.at) < 1<<slotBits:
+			n.slots.at = append(n.slots.at, n.slots.at...)
 		case shift < maxShift:
 			leaf.depth = 0
-			n.slots[i] = &node[V]{owner: o, slots: []*node[V]{leaf}}
-			n.slots[i].split(o, 0, shift+slotBits)
+			n.slots.at[i] = &node[V]{owner: o, slots: &directory[V]{[]*node[V]{leaf}}}
+			n.slots.at[i].split(o, 0, shift+slotBits)
 			return
 		default:
 			return
@@ -194,8 +204,8 @@ func (n *node[V]) del(o *owner, h uint64, shift uint, key string) *node[V] {
 		n.remove(o, n.find(h, key))
 		return n
 	}
-	i := (h >> shift) & uint64(len(n.slots)-1)
-	was := n.slots[i]
+	i := (h >> shift) & uint64(len(n.slots.at)-1)
+	was := n.slots.at[i]
 	kid := was.del(o, h, shift+slotBits, key)
 	if was.slots != nil && kid.slots == nil {
 		kid.depth = slotBits
@@ -218,11 +228,11 @@ func (n *node[V]) remove(o *owner, i int) {
 func (n *node[V]) merge(o *owner, i uint64) *node[V] {
 	joined := false
 	for {
-		leaf := n.slots[i]
+		leaf := n.slots.at[i]
 		if leaf.slots != nil || leaf.depth == 0 {
 			break
 		}
-		other := n.slots[i&(1<<leaf.depth-1)^1<<(leaf.depth-1)]
+		other := n.slots.at[i&(1<<leaf.depth-1)^1<<(leaf.depth-1)]
 		if other.slots != nil || other.depth != leaf.depth || len(leaf.items)+len(other.items) > leafSize/2 {
 			break
 		}
@@ -237,12 +247,12 @@ func (n *node[V]) merge(o *owner, i uint64) *node[V] {
 	if !joined {
 		return n
 	}
-	half := len(n.slots) / 2
-	for ; half > 0 && slices.Equal(n.slots[:half], n.slots[half:]); half /= 2 {
-		n.slots = slices.Clone(n.slots[:half])
+	half := len(n.slots.at) / 2
+	for ; half > 0 && slices.Equal(n.slots.at[:half], n.slots.at[half:]); half /= 2 {
+		n.slots.at = slices.Clone(n.slots.at[:half])
 	}
-	if len(n.slots) == 1 {
-		return n.slots[0]
+	if len(n.slots.at) == 1 {
+		return n.slots.at[0]
 	}
 	return n
 }
