@@ -70,7 +70,7 @@ func BenchmarkPopulation(b *testing.B) {
 	}
 }
 
-func population(b *testing.B, consumers, routes int) func() {
+func population(b testing.TB, consumers, routes int) func() {
 	up := fixed(b, smallAnswer)
 	g := startPlugins(b, router.HostURI, nil, plugins.All())
 	var objects []string

@@ -70,14 +70,20 @@ type BodyStep struct {
 
 // A Plan is what a route does to a request. It is immutable; it may be shared
 // by routes and outlives them while a request holds it.
+//
+// A consumer's plan is seldom in a cache. What a request asks of it stands first,
+// and its first steps stand in it.
 type Plan struct {
 	set  Set   // of its plugins
 	has  phase // the lists that are not empty
 	refs atomic.Int32
 
-	Rewrite, Access, Content, BeforeProxy []RequestStep
-	Header, Log                           []ResponseStep
-	Body, Encode                          []BodyStep
+	Access, Rewrite []RequestStep
+	room            [3]RequestStep // of the two above, if that is enough
+
+	Content, BeforeProxy []RequestStep
+	Header, Log          []ResponseStep
+	Body, Encode         []BodyStep
 
 	steps  []*Step
 	close  []func()
@@ -191,6 +197,7 @@ func Compile(specs Specs, confs []Conf, env Env) (*Plan, error) {
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.Priority, a.Priority) })
+	p.settle(parts)
 	for _, part := range parts {
 		p.add(part)
 	}
@@ -223,7 +230,7 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 	pe := env.of(spec)
 	uses := env.Keep.Fork()
 	pe.Owner, pe.Keep = conf.Owner, uses
-	phases, err := spec.Compile(env.open(spec.Spec, conf.Raw), pe)
+	phases, err := compileIn(pe, spec, env.open(spec.Spec, conf.Raw))
 	if err != nil {
 		uses.Release()
 		return part{}, err
@@ -253,11 +260,56 @@ func compile(spec Spec, conf Conf, env Env) (part, error) {
 	return part{step, phases, spec.place}, nil
 }
 
+// An instance is what equal configurations of a Shared plugin have together.
+type instance struct {
+	phases plugin.Phases
+	err    error
+}
+
+// Close implements the Keeper's wish.
+func (i *instance) Close() {
+	if i.phases.Close != nil {
+		i.phases.Close()
+	}
+}
+
+// compileIn compiles a configuration, or takes what an equal one has become.
+func compileIn(env plugin.Env, spec Spec, raw []byte) (plugin.Phases, error) {
+	if !spec.Shared() {
+		return spec.Compile(raw, env)
+	}
+	i := plugin.Keep(env, "plan "+spec.Name+" "+string(env.Metadata)+" "+string(raw), func() *instance {
+		env.Owner, env.Keep = "", nil
+		i := new(instance)
+		i.phases, i.err = spec.Compile(raw, env)
+		return i
+	})
+	phases := i.phases
+	phases.Close = nil // the last user's end is the instance's
+	return phases, i.err
+}
+
 func closeAll(first, then func()) func() {
 	if first == nil {
 		return then
 	}
 	return func() { first(); then() }
+}
+
+// settle makes room for the lists that most plans have.
+func (p *Plan) settle(parts []part) {
+	accesses, rewrites := 0, 0
+	for i := range parts {
+		if parts[i].Access != nil {
+			accesses++
+		}
+		if parts[i].Rewrite != nil {
+			rewrites++
+		}
+	}
+	if accesses+rewrites <= len(p.room) {
+		p.Access, p.Rewrite = p.room[:0:accesses], p.room[accesses:accesses:accesses+rewrites]
+	}
 }
 
 func (p *Plan) add(x part) {

@@ -33,7 +33,7 @@ func (a *Authenticator) Admit(c *Ctx, who *Consumer, refusal *Reply) *Reply {
 			return refusal
 		}
 		if who = c.Named(a.anonymous); who == nil {
-			a.env.Log.Error("anonymous consumer not found", "plugin", a.plugin, "owner", a.env.Owner, "consumer", a.anonymous)
+			a.env.Log.Error("anonymous consumer not found", "plugin", a.plugin, "route", c.RouteID(), "consumer", a.anonymous)
 			return a.nobody
 		}
 	}

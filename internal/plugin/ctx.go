@@ -217,7 +217,6 @@ type Consumer struct {
 	CredentialID string // of the credential that proved it; empty: its own plugins
 	CustomID     string // label custom_id
 	GroupID      string
-	Labels       map[string]string
 
 	// Plan is what else runs for this consumer; it belongs to package plan.
 	Plan any
@@ -226,6 +225,8 @@ type Consumer struct {
 	// for the key that was found, as a pointer to that type; nil for a consumer
 	// found by name.
 	Credential any
+
+	Labels map[string]string
 }
 
 // A ConsumerIndex finds consumers. Implementations are immutable.
@@ -350,6 +351,14 @@ func (c *Ctx) Var(name string) (value string, ok bool) {
 		return v.value, true
 	}
 	return "", false
+}
+
+// RouteID is the matched route's, for logs; empty: nothing was matched.
+func (c *Ctx) RouteID() string {
+	if c.Route == nil {
+		return ""
+	}
+	return c.Route.ID
 }
 
 // Param returns the piece of the path that the matched route's pattern names:

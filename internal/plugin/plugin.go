@@ -51,6 +51,7 @@ type Spec struct {
 	group      func(raw json.RawMessage) string
 	compile    func(raw json.RawMessage, env Env) (Phases, error)
 	decode     func(raw json.RawMessage) (key string, cred any, err error)
+	shared     bool
 }
 
 // Define makes a Spec from a compile function. C, a struct, is the
@@ -169,6 +170,15 @@ func (s Spec) Endpoints(env Env) []Endpoint {
 	}
 	return s.endpoints(env)
 }
+
+// Shared says that a configuration means the same wherever it stands: equal ones
+// are compiled once, whoever carries them. A thousand routes with key-auth {} then
+// have one key-auth, which is in the cache. Owner and Keep of its Env are empty, and
+// it must not use Compile.
+func Shared() Option { return func(s *Spec) { s.shared = true } }
+
+// Shared says whether equal configurations may share what they compile to.
+func (s Spec) Shared() bool { return s.shared }
 
 // Controls says that the plugin adds to the Control API.
 func Controls(list ...Control) Option {

@@ -18,21 +18,26 @@ import (
 // A record is a stored consumer or credential. It is data: what a request needs
 // of it is decoded when a request first does, and kept with it.
 type record struct {
-	id      string // "jack", or "jack/credentials/c1"
-	created int64
-	raw     []byte
-	plan    *plan.Plan // of a consumer's plugins that do not authenticate; nil: none
-	broken  bool       // some of it cannot be read, and no earlier version could
-	fault   error      // of its source
-	decoded atomic.Pointer[decoded]
+	decoded    atomic.Pointer[decoded]
+	credential bool   // it is one, of the consumer that its id begins with
+	broken     bool   // some of it cannot be read, and no earlier version could
+	id         string // "jack", or "jack/credentials/c1"
+	created    int64
+	raw        []byte
+	plan       *plan.Plan // of a consumer's plugins that do not authenticate; nil: none
+	fault      error      // of its source
 }
 
 // decoded is a record as one plugin sees it; several make a list.
 type decoded struct {
 	plugin   string
 	parent   *record // whose consumer this is
-	consumer plugin.Consumer
 	next     *decoded
+	consumer plugin.Consumer
+}
+
+func newRecord(id string, created int64, raw []byte) *record {
+	return &record{id: id, credential: strings.Contains(id, "/"), created: created, raw: raw}
 }
 
 // name is the consumer's.
@@ -42,7 +47,7 @@ func (r *record) name() string {
 }
 
 func (r *record) kind() model.Kind {
-	if strings.Contains(r.id, "/") {
+	if r.credential {
 		return model.KindCredential
 	}
 	return model.KindConsumer
@@ -74,7 +79,7 @@ func (s *Snapshot) Named(name string) *plugin.Consumer {
 // be read.
 func (s *Snapshot) consumer(r *record, plugin string) *plugin.Consumer {
 	parent := r
-	if r.kind() == model.KindCredential {
+	if r.credential {
 		e, ok := s.records[model.KindConsumer].Get(r.name())
 		if !ok {
 			return nil
@@ -160,7 +165,8 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
-	r := &record{id: o.ID, created: o.Created, raw: o.Raw, fault: o.Fault}
+	r := newRecord(o.ID, o.Created, o.Raw)
+	r.fault = o.Fault
 	claims, err := n.claims(r)
 	if o.Fault != nil {
 		err = o.Fault
@@ -252,7 +258,7 @@ func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 // what was decoded for the old one is not used any more.
 func (n *next) recordAgain(old recordEntry) error {
 	n.compiled[model.KindConsumer].Add(1)
-	r := &record{id: old.id, created: old.created, raw: old.raw}
+	r := newRecord(old.id, old.created, old.raw)
 	if err := n.compileRecord(r); err != nil {
 		return err
 	}

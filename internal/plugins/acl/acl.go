@@ -18,6 +18,7 @@ var Plugin = plugin.Define(
 		Doc:      "Admits or refuses callers by the labels of their consumer or, without one, by what the authenticating plugin knows of them.",
 	},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration.

@@ -16,6 +16,7 @@ var Plugin = plugin.Define(
 		Doc:      "Sends labels of the authenticated consumer to the upstream in headers.",
 	},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration.

@@ -24,6 +24,7 @@ var Plugin = plugin.Define(
 		Doc:      "Authenticates consumers by a user name and a password in the Authorization header.",
 	},
 	compile,
+	plugin.Shared(),
 	plugin.Credential(func(c *Credential) string { return c.Username }),
 )
 

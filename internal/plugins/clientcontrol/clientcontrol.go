@@ -7,6 +7,7 @@ import "weir/internal/plugin"
 var Plugin = plugin.Define(
 	plugin.Meta{Name: "client-control", Priority: 22000, Guard: true, Doc: "Sets the limit of request bodies."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration on a route.

@@ -16,6 +16,7 @@ var Plugin = plugin.Define(
 		Doc:      "Admits or refuses requests by the name of their consumer, consumer group, service or route.",
 	},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration.

@@ -15,6 +15,7 @@ import (
 var Plugin = plugin.Define(
 	plugin.Meta{Name: "echo", Priority: 412, Doc: "Puts text before, after or in place of the response's body; for trials."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration on a route.

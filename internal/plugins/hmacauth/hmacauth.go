@@ -33,6 +33,7 @@ var Plugin = plugin.Define(
 		Doc:      "Authenticates consumers by an HMAC signature of the request in the Authorization header.",
 	},
 	compile,
+	plugin.Shared(),
 	plugin.Credential(func(c *Credential) string { return c.KeyID }),
 )
 

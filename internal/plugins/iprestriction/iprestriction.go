@@ -14,7 +14,7 @@ var meta = plugin.Meta{
 }
 
 // Plugin is the plugin.
-var Plugin = plugin.Define(meta, compile)
+var Plugin = plugin.Define(meta, compile, plugin.Shared())
 
 // Stream is the plugin of stream routes.
 var Stream = plugin.DefineStream(meta, compileStream)

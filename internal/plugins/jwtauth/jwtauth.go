@@ -25,6 +25,7 @@ var Plugin = plugin.Define(
 		Doc:      "Authenticates consumers by a JSON Web Token in a header, the query string or a cookie.",
 	},
 	compile,
+	plugin.Shared(),
 	plugin.Credential(func(c *Credential) string { return c.Key }, (*Credential).validate),
 )
 

@@ -19,6 +19,7 @@ var Plugin = plugin.Define(
 		Doc:      "Authenticates consumers by an API key in a header or in the query string.",
 	},
 	compile,
+	plugin.Shared(),
 	plugin.Credential(func(c *Credential) string { return c.Key }),
 )
 
@@ -69,7 +70,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 			from.hide(r, true, true)
 		}
 		if r.Consumer = r.Named(c.AnonymousConsumer); r.Consumer == nil {
-			env.Log.Error("anonymous consumer not found", "plugin", name, "owner", env.Owner, "consumer", c.AnonymousConsumer)
+			env.Log.Error("anonymous consumer not found", "plugin", name, "route", r.RouteID(), "consumer", c.AnonymousConsumer)
 			return say.noAnonymous
 		}
 		return nil

@@ -20,6 +20,7 @@ const name = "proxy-rewrite"
 var Plugin = plugin.Define(
 	plugin.Meta{Name: name, Priority: 1008, Doc: "Rewrites path, method, Host and headers of the request that goes upstream."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration on a route.

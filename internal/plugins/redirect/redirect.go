@@ -22,6 +22,7 @@ import (
 var Plugin = plugin.Define(
 	plugin.Meta{Name: "redirect", Priority: 900, Doc: "Redirects requests: to another URI, by a regular expression, or from HTTP to HTTPS."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration on a route.

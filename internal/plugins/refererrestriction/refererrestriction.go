@@ -16,6 +16,7 @@ var Plugin = plugin.Define(
 		Doc: "Admits only requests whose Referer names a listed host, or refuses those.",
 	},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the configuration on a route.
