@@ -24,8 +24,9 @@ type record struct {
 	id         string // "jack", or "jack/credentials/c1"
 	created    int64
 	raw        []byte
-	plan       *plan.Plan // of a consumer's plugins that do not authenticate; nil: none
-	fault      error      // of its source
+	plan       *plan.Plan              // of a consumer's plugins that do not authenticate; nil: none
+	fault      error                   // of its source
+	room       atomic.Pointer[decoded] // for the first form; nil: it has none, or it is in use
 }
 
 // decoded is a record as one plugin sees it; several make a list.
@@ -36,8 +37,27 @@ type decoded struct {
 	consumer plugin.Consumer
 }
 
-func newRecord(id string, created int64, raw []byte) *record {
-	return &record{id: id, credential: strings.Contains(id, "/"), created: created, raw: raw}
+// newRecord makes the record of a consumer or credential with the plan p. Those
+// that have one are not idle: their first form lies with them, as does the key
+// that they are found by.
+func newRecord(o *model.Object, p *plan.Plan, claims []claim) *record {
+	r := new(record)
+	if p != nil {
+		both := new(struct {
+			record
+			form decoded
+		})
+		r = &both.record
+		r.room.Store(&both.form)
+	}
+	r.id, r.created, r.raw, r.plan, r.fault = o.ID, o.Created, o.Raw, p, o.Fault
+	r.credential = o.Kind == model.KindCredential
+	if len(claims) == 1 {
+		c := &claims[0]
+		both := c.key + r.id
+		c.key, r.id = both[:len(c.key)], both[len(c.key):]
+	}
+	return r
 }
 
 // name is the consumer's.
@@ -103,7 +123,8 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	if parent.broken && len(s.with.withoutAuth(confsOf("", m.Plugins))) > 0 {
 		return nil // they would have to run and do not
 	}
-	d := &decoded{plugin: plugin, parent: parent}
+	d := r.form()
+	d.plugin, d.parent = plugin, parent
 	d.consumer.Name, d.consumer.GroupID, d.consumer.Labels = m.Username, m.GroupID, m.Labels
 	d.consumer.CustomID = m.Labels["custom_id"]
 	if parent.plan != nil {
@@ -136,11 +157,23 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	}
 }
 
+// form is empty memory for a form.
+func (r *record) form() *decoded {
+	if d := r.room.Swap(nil); d != nil {
+		return d
+	}
+	return new(decoded)
+}
+
 // A recordEntry is a record at the revision it was last written, perhaps with
 // the same content.
 type recordEntry struct {
 	*record
 	modified int64
+}
+
+func (e recordEntry) object() model.Object {
+	return model.Object{Key: model.Key{Kind: e.kind(), ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.raw}
 }
 
 func (n *next) putRecord(o model.Object) {
@@ -165,14 +198,13 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
-	r := newRecord(o.ID, o.Created, o.Raw)
-	r.fault = o.Fault
-	claims, err := n.claims(r)
+	claims, err := n.claims(o.Kind, o.ID, o.Raw)
 	if o.Fault != nil {
 		err = o.Fault
 	}
+	var p *plan.Plan
 	if err == nil {
-		err = n.compileRecord(r)
+		p, err = n.compileRecord(o.Key, o.Raw)
 	}
 	if err != nil {
 		n.fault(o.Key, err)
@@ -180,8 +212,10 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 			records.Set(o.ID, recordEntry{old.record, o.Modified})
 			return
 		}
-		r.broken, claims = true, nil
+		claims = nil
 	}
+	r := newRecord(&o, p, claims)
+	r.broken = err != nil
 	if had {
 		n.unclaim(old.record)
 		n.retireRecord(old.record)
@@ -217,21 +251,20 @@ func (n *next) removeRecord(k model.Key) {
 }
 
 // compileRecord compiles a consumer's plugins that run: those that do not
-// authenticate.
-func (x *compiler) compileRecord(r *record) error {
-	if r.kind() != model.KindConsumer {
-		return nil
+// authenticate. nil: there are none.
+func (x *compiler) compileRecord(k model.Key, raw []byte) (*plan.Plan, error) {
+	if k.Kind != model.KindConsumer {
+		return nil, nil
 	}
-	m, err := apisix.Consumer(r.id, r.raw)
+	m, err := apisix.Consumer(k.ID, raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	confs := x.withoutAuth(confsOf("consumers/"+r.id, m.Plugins))
+	confs := x.withoutAuth(confsOf("consumers/"+k.ID, m.Plugins))
 	if len(confs) == 0 {
-		return nil
+		return nil, nil
 	}
-	r.plan, err = x.compilePlan(confs)
-	return err
+	return x.compilePlan(confs)
 }
 
 func (n *next) retireRecord(r *record) {
@@ -258,14 +291,16 @@ func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 // what was decoded for the old one is not used any more.
 func (n *next) recordAgain(old recordEntry) error {
 	n.compiled[model.KindConsumer].Add(1)
-	r := newRecord(old.id, old.created, old.raw)
-	if err := n.compileRecord(r); err != nil {
-		return err
-	}
-	claims, err := n.claims(r)
+	o := old.object()
+	claims, err := n.claims(o.Kind, o.ID, o.Raw)
 	if err != nil {
 		return err
 	}
+	p, err := n.compileRecord(o.Key, o.Raw)
+	if err != nil {
+		return err
+	}
+	r := newRecord(&o, p, claims)
 	n.unclaim(old.record)
 	n.retireRecord(old.record)
 	for _, c := range claims {
@@ -280,18 +315,18 @@ type claim struct{ plugin, key string }
 
 func (c claim) path() string { return c.plugin + "\x00" + c.key }
 
-// claims are the keys of r's authenticating plugins. Configuration that cannot
+// claims are the keys of a record's authenticating plugins. Configuration that cannot
 // be read claims nothing.
-func (x *compiler) claims(r *record) ([]claim, error) {
+func (x *compiler) claims(kind model.Kind, id string, raw []byte) ([]claim, error) {
 	var plugins model.Plugins
-	if r.kind() == model.KindCredential {
-		c, err := apisix.Credential(r.id, r.raw)
+	if kind == model.KindCredential {
+		c, err := apisix.Credential(id, raw)
 		if err != nil {
 			return nil, err
 		}
 		plugins = c.Plugins
 	} else {
-		c, err := apisix.Consumer(r.id, r.raw)
+		c, err := apisix.Consumer(id, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -357,7 +392,7 @@ func (n *next) claim(c claim, r *record) {
 }
 
 func (n *next) unclaim(r *record) {
-	claims, _ := n.claims(r)
+	claims, _ := n.claims(r.kind(), r.id, r.raw)
 	for _, c := range claims {
 		all, disputed := n.disputed.Get(c.path())
 		if !disputed {

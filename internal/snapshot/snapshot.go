@@ -171,7 +171,7 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 		}
 	case model.KindConsumer, model.KindCredential:
 		if r, ok := s.records[key.Kind].Get(key.ID); ok {
-			return model.Object{Key: key, Created: r.created, Modified: r.modified, Raw: r.raw}, true
+			return r.object(), true
 		}
 	case model.KindProduct:
 		if e, ok := s.products.Get(key.ID); ok {
