@@ -38,8 +38,7 @@ type Table[V any] struct {
 }
 
 // A shard is a hash table with open addressing, so that an entry is found where
-// its hash says and one of a million costs a request two cold lines of memory:
-// the entry, and the text of its key.
+// its hash says and one of a million costs a request one cold line of memory.
 type shard[V any] struct {
 	mu      sync.Mutex
 	entries []entry[V] // a power of two, at most three quarters in use
@@ -49,11 +48,36 @@ type shard[V any] struct {
 	_       [24]byte // shards are written by different cores
 }
 
+// An entry is a cache line where V is of two words.
 type entry[V any] struct {
 	hash  uint64 // 0: free
 	end   int64  // when the value is of no more consequence, in nanoseconds since the epoch
-	key   string
+	key   text
 	value V
+}
+
+// A text is a short one in place, or a long one elsewhere.
+type text struct {
+	long  *string // nil: it is short
+	n     uint8
+	short [23]byte
+}
+
+func textOf(key []byte) (t text) {
+	if len(key) > len(t.short) {
+		long := string(key)
+		t.long = &long
+		return t
+	}
+	t.n = uint8(copy(t.short[:], key))
+	return t
+}
+
+func (t *text) is(key []byte) bool {
+	if t.long != nil {
+		return *t.long == string(key)
+	}
+	return string(t.short[:t.n]) == string(key)
 }
 
 // NewTable makes an empty table that reads time from clock. Close ends it.
@@ -89,7 +113,7 @@ func (t *Table[V]) Do(key []byte, f func(v *V, now time.Duration) (keep time.Dur
 	case there:
 		s.entries[i].value, s.entries[i].end = s.fresh, end
 	default:
-		s.add(entry[V]{h, end, string(key), s.fresh}, now, t.most)
+		s.add(entry[V]{h, end, textOf(key), s.fresh}, now, t.most)
 		t.arm()
 	}
 }
@@ -198,7 +222,7 @@ func (s *shard[V]) find(h uint64, key []byte) (i int, there bool) {
 		return 0, false
 	}
 	for i = s.home(h); s.entries[i].hash != 0; i = s.next(i) {
-		if s.entries[i].hash == h && s.entries[i].key == string(key) {
+		if s.entries[i].hash == h && s.entries[i].key.is(key) {
 			return i, true
 		}
 	}

@@ -312,7 +312,7 @@ func (c *Ctx) SetVar(name, value string) { c.setVar(variable{name: name, value: 
 // A Later is the value of a variable that few requests are asked for: it is made
 // when somebody does.
 type Later struct {
-	Text    string // lives as long as the request
+	Texts   [2]string // live as long as the request
 	Numbers [3]int64
 	Append  func(dst []byte, l *Later) []byte
 }

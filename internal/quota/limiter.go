@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -33,13 +35,13 @@ type otherwise struct {
 
 // A rule is one limit.
 type rule struct {
-	prefix  string
-	limit   string        // the number as text, if it is the same for all requests
-	most    int64         // the number
+	sum     uint64        // of prefix, where keys begin with that instead; else 0
+	most    int64         // the limit, if it is the same for all requests; else 0
 	length  time.Duration // of the window, if it is the same for all requests; else 0
 	headers unique.Handle[Headers]
 	key     Key
 
+	prefix        string
 	count, window *Positive
 }
 
@@ -58,6 +60,11 @@ func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, err
 		return nil, err
 	}
 	l.store = openStore(env, name, c)
+	if c.Policy == "local" {
+		for i := range l.rules {
+			l.rules[i].shorten()
+		}
+	}
 	return l, nil
 }
 
@@ -92,13 +99,19 @@ func (r *rule) compile(given Rule, keyType, prefix string, headers Headers) (err
 		return fmt.Errorf("key %q: %w", given.Key, err)
 	}
 	if n, fixed := r.count.Fixed(); fixed {
-		both := prefix + strconv.FormatInt(n, 10) // in one piece of memory
-		r.most, r.prefix, r.limit = n, both[:len(prefix)], both[len(prefix):]
+		r.most = n
 	}
 	if n, fixed := r.window.Fixed(); fixed {
 		r.length = seconds(n)
 	}
 	return nil
+}
+
+// shorten has keys begin with a sum in place of the prefix, which nobody outside
+// of the process sees: they then fit into the entry of a limit.Table.
+func (r *rule) shorten() {
+	sum := sha256.Sum256([]byte(r.prefix))
+	r.sum = binary.BigEndian.Uint64(sum[:])
 }
 
 // seconds is a window's length, at most a hundred years.
@@ -116,10 +129,11 @@ type work struct {
 
 // due is a rule that applies, with its values for the request.
 type due struct {
-	rule     *rule
-	limit    int64
-	window   time.Duration
-	from, to int // of keys
+	rule   *rule
+	limit  int64
+	window time.Duration
+
+	from, value, to int // of keys: the key, its part that tells callers apart, its end
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -161,7 +175,12 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 	for i := range l.rules {
 		r := &l.rules[i]
 		d := due{rule: r, from: len(w.keys)}
-		w.keys = append(w.keys, r.prefix...)
+		if r.sum != 0 {
+			w.keys = binary.BigEndian.AppendUint64(w.keys, r.sum)
+		} else {
+			w.keys = append(w.keys, r.prefix...)
+		}
+		d.value = len(w.keys)
 		if l.single {
 			w.keys = r.key.Append(w.keys, c)
 		} else {
@@ -185,7 +204,7 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 func (d *due) measure(c *plugin.Ctx) (err error) {
 	r := d.rule
 	d.limit, d.window = r.most, r.length
-	if r.limit == "" {
+	if d.limit == 0 {
 		if d.limit, err = r.count.Value(c); err != nil {
 			return fmt.Errorf("count: %w", err)
 		}
@@ -211,17 +230,14 @@ func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
 // tell sets the headers and the variable about a limit.
 func (l *Limiter) tell(w *work, c *plugin.Ctx, d *due, got limit.Count) {
 	c.SetVarLater("rate_limiting_info", plugin.Later{
-		Text: c.Keep(w.keys[d.from:d.to]), Numbers: [3]int64{d.limit, got.Remaining, int64(got.Reset)}, Append: appendInfo,
+		Texts:   [2]string{d.rule.prefix, c.Keep(w.keys[d.value:d.to])},
+		Numbers: [3]int64{d.limit, got.Remaining, int64(got.Reset)}, Append: appendInfo,
 	})
 	if !l.show {
 		return
 	}
-	most := d.rule.limit
-	if most == "" {
-		most = number(c, d.limit)
-	}
 	h := d.rule.headers.Value()
-	c.SetReplyHeader(h.Limit, most)
+	c.SetReplyHeader(h.Limit, number(c, d.limit))
 	c.SetReplyHeader(h.Remaining, number(c, got.Remaining))
 	w.text = appendSeconds(w.text[:0], got.Reset)
 	c.SetReplyHeader(h.Reset, c.Keep(w.text))
@@ -250,8 +266,21 @@ func appendSeconds(dst []byte, d time.Duration) []byte {
 // appendInfo is $rate_limiting_info.
 func appendInfo(dst []byte, l *plugin.Later) []byte {
 	dst = append(dst, `{"rate_limiting_key":"`...)
-	for _, b := range []byte(l.Text) {
-		switch {
+	dst = appendQuoted(appendQuoted(dst, l.Texts[0]), l.Texts[1])
+	most, remaining, reset := l.Numbers[0], l.Numbers[1], time.Duration(l.Numbers[2])
+	dst = append(dst, `","rate_limiting_limit":`...)
+	dst = strconv.AppendInt(dst, most, 10)
+	dst = append(dst, `,"rate_limiting_remaining":`...)
+	dst = strconv.AppendInt(dst, remaining, 10)
+	dst = append(dst, `,"rate_limiting_reset":`...)
+	dst = strconv.AppendInt(dst, int64(math.Floor(reset.Seconds())), 10)
+	return append(dst, '}')
+}
+
+// appendQuoted appends what stands between the quotes of a JSON string.
+func appendQuoted(dst []byte, s string) []byte {
+	for i := range len(s) {
+		switch b := s[i]; {
 		case b == '"' || b == '\\':
 			dst = append(dst, '\\', b)
 		case b < ' ':
@@ -261,12 +290,5 @@ func appendInfo(dst []byte, l *plugin.Later) []byte {
 			dst = append(dst, b)
 		}
 	}
-	most, remaining, reset := l.Numbers[0], l.Numbers[1], time.Duration(l.Numbers[2])
-	dst = append(dst, `","rate_limiting_limit":`...)
-	dst = strconv.AppendInt(dst, most, 10)
-	dst = append(dst, `,"rate_limiting_remaining":`...)
-	dst = strconv.AppendInt(dst, remaining, 10)
-	dst = append(dst, `,"rate_limiting_reset":`...)
-	dst = strconv.AppendInt(dst, int64(math.Floor(reset.Seconds())), 10)
-	return append(dst, '}')
+	return dst
 }
