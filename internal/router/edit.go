@@ -125,16 +125,16 @@ func (e *Edit[V]) table(t table[V], changes []change[V]) table[V] {
 		n = run(changes, func(c change[V]) bool { return comparePlaces(c.entry, at) == 0 })
 		if at.exact {
 			old, _ := exact.Get(at.prefix)
-			if list := e.list(old, changes[:n]); len(list) > 0 {
-				exact.Set(at.prefix, list)
+			if list := e.list(old.list(), changes[:n]); len(list) > 0 {
+				exact.Set(at.prefix, placesOf(list))
 			} else {
 				exact.Del(at.prefix)
 			}
 			continue
 		}
 		old, _ := t.prefix.get(at.prefix)
-		if list := e.list(old, changes[:n]); len(list) > 0 {
-			t.prefix = t.prefix.set(at.prefix, list)
+		if list := e.list(old.list(), changes[:n]); len(list) > 0 {
+			t.prefix = t.prefix.set(at.prefix, placesOf(list))
 		} else {
 			t.prefix = t.prefix.del(at.prefix)
 		}

@@ -8,16 +8,37 @@ import (
 	"weir/internal/plugin"
 )
 
-// An entry is one path of one route, shared by all hosts of the route.
+// An entry is one path of one route, shared by all hosts of the route. What a
+// request asks of it stands first: of many routes none is in a cache.
 type entry[V any] struct {
-	route   *Route[V]
-	path    string // the pattern
-	order   int    // its place among the route's
-	prefix  string
-	exact   bool
 	methods methods
+	exact   bool
 	check   *check        // nil: none
 	hosts   []hostPattern // where the host is a predicate; empty: any
+	match   func(*plugin.Ctx) bool
+	value   V
+	path    string // the pattern
+
+	route  *Route[V]
+	order  int // its place among the route's
+	prefix string
+}
+
+// places are the entries of one place, in their order.
+type places[V any] struct {
+	first *entry[V]
+	more  []*entry[V]
+}
+
+func (p *places[V]) list() []*entry[V] {
+	if p.first == nil {
+		return nil
+	}
+	return append([]*entry[V]{p.first}, p.more...)
+}
+
+func placesOf[V any](list []*entry[V]) places[V] {
+	return places[V]{list[0], list[1:]}
 }
 
 // A lookup is a request as the entries see it. The host lies behind a pointer
@@ -96,6 +117,8 @@ func entriesOf[V any](route *Route[V], kind Kind) []*entry[V] {
 			prefix:  p.prefix,
 			exact:   p.exact,
 			methods: methodsOf(route.Methods),
+			match:   route.Match,
+			value:   route.Value,
 			check:   p.check,
 			hosts:   hosts,
 		})
@@ -114,9 +137,12 @@ func compare[V any](a, b *entry[V]) int {
 	)
 }
 
-// first returns the first entry that admits the request, or nil.
-func first[V any](list []*entry[V], l *lookup, h *hostName) *entry[V] {
-	for _, e := range list {
+// find returns the first entry that admits the request, or nil.
+func (p *places[V]) find(l *lookup, h *hostName) *entry[V] {
+	if p.first.admits(l, h) {
+		return p.first
+	}
+	for _, e := range p.more {
 		if e.admits(l, h) {
 			return e
 		}
@@ -128,7 +154,7 @@ func (e *entry[V]) admits(l *lookup, h *hostName) bool {
 	return e.methods&l.method != 0 &&
 		(len(e.hosts) == 0 || e.host(h) >= 0) &&
 		(e.check == nil || e.check.matches(l.path)) &&
-		(e.route.Match == nil || e.route.Match(l.ctx))
+		(e.match == nil || e.match(l.ctx))
 }
 
 // host returns the index of the first host pattern that matches, or -1.

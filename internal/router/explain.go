@@ -66,10 +66,10 @@ func (r *Router[V]) tables(h *hostName, visit func(*table[V]) bool) {
 
 // lists visits the entries that match goes through, until visit returns true.
 func (t *table[V]) lists(path string, visit func([]*entry[V]) bool) bool {
-	if list, ok := t.exact.Get(path); ok && visit(list) {
+	if p, ok := t.exact.Get(path); ok && visit(p.list()) {
 		return true
 	}
-	return t.prefix.up(path, visit)
+	return t.prefix.up(path, func(p places[V]) bool { return visit(p.list()) })
 }
 
 // reason is what admits finds.

@@ -60,6 +60,7 @@ type Request struct {
 // Found is a matching route and the patterns that matched.
 type Found[V any] struct {
 	Route *Route[V]
+	Value V      // Route's
 	Path  string // the pattern, as in Route.Paths
 	Host  string // the pattern, lower-cased; empty: the route has none
 
@@ -92,7 +93,7 @@ func (r *Router[V]) Match(q Request, c *plugin.Ctx) (Found[V], bool) {
 	if e == nil {
 		return Found[V]{}, false
 	}
-	f := Found[V]{Route: e.route, Path: e.path, Host: t.host, entry: e, path: q.Path}
+	f := Found[V]{Route: e.route, Value: e.value, Path: e.path, Host: t.host, entry: e, path: q.Path}
 	if i := e.host(&h); i >= 0 {
 		f.Host = e.hosts[i].pattern
 	}

@@ -4,9 +4,9 @@ import "weir/internal/cow"
 
 // A table has the entries of one host pattern.
 type table[V any] struct {
-	host   string               // the pattern; empty: of no host
-	exact  cow.Map[[]*entry[V]] // by path
-	prefix *tree[[]*entry[V]]   // by prefix
+	host   string             // the pattern; empty: of no host
+	exact  cow.Map[places[V]] // by path
+	prefix *tree[places[V]]   // by prefix
 }
 
 func (t *table[V]) empty() bool { return t.exact.Len() == 0 && t.prefix == nil }
@@ -14,14 +14,14 @@ func (t *table[V]) empty() bool { return t.exact.Len() == 0 && t.prefix == nil }
 // match returns the entry for a request, or nil: those of the exact path, then
 // those of the longest prefix, then of shorter ones.
 func (t *table[V]) match(l *lookup, h *hostName) *entry[V] {
-	if list, ok := t.exact.Get(l.path); ok {
-		if e := first(list, l, h); e != nil {
+	if p, ok := t.exact.Get(l.path); ok {
+		if e := p.find(l, h); e != nil {
 			return e
 		}
 	}
 	var found *entry[V]
-	t.prefix.up(l.path, func(list []*entry[V]) bool {
-		found = first(list, l, h)
+	t.prefix.up(l.path, func(p places[V]) bool {
+		found = p.find(l, h)
 		return found != nil
 	})
 	return found

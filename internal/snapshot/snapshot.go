@@ -49,21 +49,14 @@ type Snapshot struct {
 	faults cow.Map[error] // by path of the object
 }
 
-// A Route is a compiled route, ready to run.
+// A Route is a compiled route, ready to run. What every request asks of it stands
+// first.
 type Route struct {
-	plugin.Route
-
 	// Fault, if not 0, is the status that answers every request of this route,
 	// because it cannot run as configured. Plan is then nil.
 	Fault int
 
 	Plan *plan.Plan
-
-	// Product is set for a 3scale product, whose policies choose the upstream.
-	Product *threescale.Product
-
-	// Handshake is for the product's hosts; nil: they have the gateway's own.
-	Handshake *cert.Certificate
 
 	// Upstream is the inline upstream of the route or its service; UpstreamID
 	// names one that is looked up in the request's own snapshot, so that an
@@ -73,6 +66,14 @@ type Route struct {
 
 	Timeout   *model.Timeout // nil: the upstream's
 	Websocket bool
+
+	// Product is set for a 3scale product, whose policies choose the upstream.
+	Product *threescale.Product
+
+	// Handshake is for the product's hosts; nil: they have the gateway's own.
+	Handshake *cert.Certificate
+
+	plugin.Route
 }
 
 // Match finds the route of a request, or nil.
@@ -82,7 +83,7 @@ func (s *Snapshot) Match(c *plugin.Ctx) *Route {
 		return nil
 	}
 	c.MatchedPath, c.MatchedHost, c.Pattern = m.Path, m.Host, m.Pattern()
-	return m.Route.Value
+	return m.Value
 }
 
 // Global is the plan of all global rules, nil if there are none. ok is false if
