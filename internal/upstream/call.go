@@ -224,7 +224,7 @@ func (c *Call) Stop() {
 	if conn == nil {
 		return
 	}
-	c.ended = c.up.env.Now()
+	c.ended = c.up.now()
 	t := &c.Tries[len(c.Tries)-1]
 	t.Total = c.ended.Sub(c.began)
 	if busy != nil && c.up.kind == ewma && c.Response != nil {

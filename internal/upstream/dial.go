@@ -38,7 +38,7 @@ func (c *Call) connect(n *node, kept bool) error {
 		return c.dialFault(err, ctx.Err())
 	}
 	if !c.reused {
-		t.Connect = c.up.env.Now().Sub(c.began)
+		t.Connect = c.up.now().Sub(c.began)
 	}
 	return c.attach(conn)
 }

@@ -194,7 +194,7 @@ func (u *Upstream) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	if u.service != nil {
-		if list, err := u.service.Nodes(ctx, u.env.Now()); err == nil {
+		if list, err := u.service.Nodes(ctx, u.now()); err == nil {
 			u.replace(list)
 		}
 	}

@@ -58,7 +58,7 @@ func idle(t model.Timeout) time.Duration { return cmp.Or(t.Read, t.Send, default
 func (u *Upstream) Connect(ctx context.Context, s *Session) (*Link, error) {
 	c := &Call{}
 	c.up, c.scheme, c.timeout = u, u.sessionScheme(s.Network), u.timeout
-	c.started = u.env.Now()
+	c.started = u.now()
 	c.began = c.started
 	stop := context.AfterFunc(ctx, c.Abort)
 	defer stop()
@@ -77,7 +77,7 @@ func (u *Upstream) Connect(ctx context.Context, s *Session) (*Link, error) {
 	link.Idle = u.idle
 	link.held.Store(c.held)
 	if c.held != nil && u.kind == ewma {
-		c.held.observe(c.Tries[len(c.Tries)-1].Connect, u.env.Now())
+		c.held.observe(c.Tries[len(c.Tries)-1].Connect, u.now())
 	}
 	return link, nil
 }
@@ -122,7 +122,7 @@ func (c *Call) link(s *Session) (*Link, error) {
 // reach connects to n.
 func (c *Call) reach(n *node, s *Session) (net.Conn, error) {
 	if c.attempts > 0 {
-		c.began = c.up.env.Now()
+		c.began = c.up.now()
 	}
 	c.Tries = append(c.Tries, Try{Addr: n.addr, Scheme: c.scheme})
 	c.repeat, c.end = true, nil
@@ -143,7 +143,7 @@ func (c *Call) reach(n *node, s *Session) (net.Conn, error) {
 	case err != nil:
 		return nil, c.dialFault(err, ctx.Err())
 	}
-	t.Connect = c.up.env.Now().Sub(c.began)
+	t.Connect = c.up.now().Sub(c.began)
 	return nc, nil
 }
 

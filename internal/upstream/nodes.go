@@ -30,6 +30,7 @@ func (u *Upstream) Nodes() []string {
 type nodeSet struct {
 	list   *NodeList // what it was made from; nil: the configuration
 	nodes  []*node
+	one    [1]*node   // what nodes is, if it is not longer
 	groups []balancer // by falling priority
 	down   atomic.Bool
 }
@@ -47,21 +48,28 @@ func (s *nodeSet) close() {
 // A node is one member of an upstream: an address, or a name and so all of its
 // addresses, which share its weight.
 type node struct {
-	up     *Upstream
+	ends   atomic.Pointer[endpoints] // nil: never resolved
+	name   *resolve.Name             // nil: an address
+	load   *load                     // nil: the balancer does not need it
+	addr   string                    // host:port as configured
 	index  int32
-	addr   string    // host:port as configured
-	hosts  [2]string // for pass_host node, by scheme: without its default port
 	port   uint16
-	noPort bool // the configuration leaves it to the scheme
+	noPort bool      // the configuration leaves it to the scheme
+	hosts  [2]string // for pass_host node, by scheme: without its default port
 	domain string
 	weight int
-	load   *load         // nil: the balancer does not need it
-	name   *resolve.Name // nil: an address
-
-	ends atomic.Pointer[endpoints] // nil: never resolved
+	up     *Upstream
 
 	mu     sync.Mutex
 	closed bool
+}
+
+// A fixedNode is a node that is an address, with that in one piece of memory.
+type fixedNode struct {
+	node
+	ends endpoints
+	list [1]*endpoint
+	end  endpoint
 }
 
 // endpoints are the addresses of a node at one time.
@@ -105,35 +113,47 @@ func (s *endpoints) pick(failed []*endpoint) *endpoint {
 
 // newNode makes a node and takes the pool of its address.
 func (u *Upstream) newNode(index int, m model.Node) *node {
-	port := cmp.Or(m.Port, defaultPort(u.scheme))
-	n := &node{
-		up:     u,
-		index:  int32(index),
-		addr:   net.JoinHostPort(m.Host, strconv.Itoa(port)),
-		port:   uint16(port),
-		noPort: m.Port == 0,
-		weight: m.Weight,
+	address, err := netip.ParseAddr(m.Host)
+	if err != nil {
+		n := new(node)
+		n.describe(u, index, m)
+		n.domain = m.Host
+		n.name = u.env.Names.Use(m.Host)
+		return n
 	}
+	n := new(fixedNode)
+	n.describe(u, index, m)
+	n.end.set(u, netip.AddrPortFrom(address, n.port))
+	n.list[0] = &n.end
+	n.ends.list = n.list[:]
+	n.node.ends.Store(&n.ends)
+	return &n.node
+}
+
+func (n *node) describe(u *Upstream, index int, m model.Node) {
+	port := cmp.Or(m.Port, defaultPort(u.scheme))
+	n.up, n.index, n.weight = u, int32(index), m.Weight
+	n.addr = net.JoinHostPort(m.Host, strconv.Itoa(port))
+	n.port, n.noPort = uint16(port), m.Port == 0
 	for i, scheme := range [2]string{"http", "https"} {
 		n.hosts[i] = n.addr
-		if port == defaultPort(scheme) || u.passHost == "domain" {
+		if port == defaultPort(scheme) || u.passHost == hostOfDomain {
 			n.hosts[i] = bracketed(m.Host)
 		}
 	}
 	if u.kind == leastConn || u.kind == ewma {
 		n.load = u.family.load(n.addr)
 	}
-	if a, err := netip.ParseAddr(m.Host); err == nil {
-		n.ends.Store(&endpoints{list: []*endpoint{u.endpoint(netip.AddrPortFrom(a, n.port))}})
-		return n
-	}
-	n.domain = m.Host
-	n.name = u.env.Names.Use(m.Host)
-	return n
 }
 
 func (u *Upstream) endpoint(at netip.AddrPort) *endpoint {
-	return &endpoint{addr: at.String(), at: at, pool: u.env.Pools.use(at)}
+	e := new(endpoint)
+	e.set(u, at)
+	return e
+}
+
+func (e *endpoint) set(u *Upstream, at netip.AddrPort) {
+	e.addr, e.at, e.pool = at.String(), at, u.env.Pools.use(at)
 }
 
 // bracketed is host as it stands in an authority.
@@ -250,6 +270,7 @@ func (n *node) follow(a *resolve.Answer) *endpoints {
 // the configuration.
 func (u *Upstream) newSet(nodes []model.Node, list *NodeList) *nodeSet {
 	s := &nodeSet{list: list}
+	s.nodes = s.one[:0]
 	groups := map[int][]*node{}
 	var priorities []int
 	for i, m := range nodes {

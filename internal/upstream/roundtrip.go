@@ -54,7 +54,7 @@ func (c *Call) begin(u *Upstream) error {
 	}
 	c.attempts, c.tried, c.broken, c.refused, c.stopped = 0, c.tried[:0], false, false, false
 	c.Response, c.end = nil, nil
-	c.started = u.env.Now()
+	c.started = u.now()
 	c.began = c.started
 	c.upload.start(c.Body, c.Length, c.Trailer)
 	switch {
@@ -121,7 +121,7 @@ func (c *Call) again(n *node, err *Error) error {
 		return nil
 	}
 	t := &c.Tries[len(c.Tries)-1]
-	now := c.up.env.Now()
+	now := c.up.now()
 	t.Total, t.Err = now.Sub(c.began), err
 	c.blame(err)
 	c.attempts++
@@ -163,7 +163,7 @@ func (c *Call) checked() *health.Target {
 // says nothing about n: the request is sent again on a new one.
 func (c *Call) try(n *node) error {
 	if c.attempts > 0 {
-		c.began = c.up.env.Now()
+		c.began = c.up.now()
 	}
 	c.Tries = append(c.Tries, Try{Addr: n.addr, Scheme: c.scheme, Host: c.authority(n)})
 	err := c.connect(n, c.up.keepalive.IdleTimeout > 0)
@@ -221,7 +221,7 @@ func (c *Call) answered() {
 	c.upload.settle()
 	c.Response = &c.resp
 	t := &c.Tries[len(c.Tries)-1]
-	t.Status, t.Header = c.resp.Status, c.up.env.Now().Sub(c.began)
+	t.Status, t.Header = c.resp.Status, c.up.now().Sub(c.began)
 }
 
 // stopped reports whether a node refuses to read on. It may have answered

@@ -14,7 +14,7 @@ func (c *Call) send(n *node) error {
 	if c.Body == nil {
 		now := c.began
 		if !c.reused {
-			now = c.up.env.Now() // dialling took its time
+			now = c.up.now() // dialling took its time
 		}
 		return c.conn.writeHead(head, now)
 	}
@@ -45,9 +45,9 @@ func (c *Call) authority(n *node) string {
 	host := c.ForceHost
 	if host == "" {
 		switch c.up.passHost {
-		case "node", "domain":
+		case hostOfNode, hostOfDomain:
 			host = n.hosts[c.isTLS()]
-		case "rewrite":
+		case hostAsTold:
 			host = c.up.host
 		default:
 			if host = c.Host; host == "" {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"weir/internal/health"
 	"weir/internal/model"
@@ -65,32 +66,58 @@ type Env struct {
 
 // An Upstream is a compiled set of nodes. But for what is known of its nodes it
 // does not change; all methods may be called by many goroutines.
+//
+// What every request asks of it stands first: of many upstreams none is in a cache.
 type Upstream struct {
+	set       atomic.Pointer[nodeSet]
+	now       func() time.Time
+	scheme    string
+	kind      string  // of its balancer
+	service   Service // nil: the nodes are configured
+	timeout   model.Timeout
+	keepalive model.Keepalive
+	checks    *health.Checks // nil: none
+	tunnel    *model.Tunnel  // nil: none
+	checking  atomic.Bool
+	passHost  passHost
+
 	env          Env
 	id           string
-	scheme       string
-	kind         string // of its balancer
 	hashOn, key  string
-	passHost     string
 	host         string
 	retries      int // −1: one try per node
 	retryTimeout time.Duration
-	timeout      model.Timeout
 	idle         time.Duration // of streams
-	keepalive    model.Keepalive
 	tls          tlsSettings
-	tunnel       *model.Tunnel // nil: none
 	maxHead      int
 	family       *family
-	checks       *health.Checks // nil: none
-	checkType    string         // of configured checks, even if they are off
-	checking     atomic.Bool
-	set          atomic.Pointer[nodeSet]
-	service      Service // nil: the nodes are configured
+	checkType    string // of configured checks, even if they are off
 	refs         atomic.Int64
 
 	mu     sync.Mutex // held while set is replaced; guards closed
 	closed bool
+}
+
+// A passHost says which Host a node gets (APISIX's pass_host).
+type passHost uint8
+
+const (
+	hostOfClient passHost = iota
+	hostOfNode
+	hostOfDomain
+	hostAsTold
+)
+
+func parsePassHost(s string) passHost {
+	switch s {
+	case "node":
+		return hostOfNode
+	case "domain":
+		return hostOfDomain
+	case "rewrite":
+		return hostAsTold
+	}
+	return hostOfClient
 }
 
 // Compile prepares m. What the scheme or discovery of m needs and this version
@@ -102,11 +129,12 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 	u := &Upstream{
 		env:          env,
 		id:           m.ID,
-		scheme:       cmp.Or(m.Scheme, "http"),
+		now:          env.Now,
+		scheme:       unique.Make(cmp.Or(m.Scheme, "http")).Value(), // one memory for all
 		kind:         cmp.Or(m.Type, roundRobinType),
 		hashOn:       cmp.Or(m.HashOn, "vars"),
 		key:          m.Key,
-		passHost:     m.PassHost,
+		passHost:     parsePassHost(m.PassHost),
 		host:         m.Host,
 		retries:      -1,
 		retryTimeout: m.RetryTimeout,
@@ -221,7 +249,7 @@ func (u *Upstream) checked(n *node, e *endpoint) health.Address {
 	if p := u.checks.Active.Port; p != 0 {
 		a.Addr = netip.AddrPortFrom(e.at.Addr(), uint16(p))
 	}
-	if u.passHost == "rewrite" {
+	if u.passHost == hostAsTold {
 		a.Name = u.host
 	}
 	return a
