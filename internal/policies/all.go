@@ -11,6 +11,7 @@ import (
 	"weir/internal/policies/camel"
 	"weir/internal/policies/clearcontext"
 	"weir/internal/policies/conditional"
+	"weir/internal/policies/contentcaching"
 	"weir/internal/policies/cors"
 	"weir/internal/policies/custommetrics"
 	"weir/internal/policies/defaultcredentials"
@@ -67,6 +68,7 @@ func All() []plugin.Spec {
 		camel.Policy,
 		clearcontext.Policy,
 		conditional.Policy,
+		contentcaching.Policy,
 		cors.Policy,
 		custommetrics.Policy,
 		defaultcredentials.Policy,
