@@ -49,7 +49,7 @@ var floors = map[string][]string{
 	"internal/quota":             {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
 	"internal/logentry":          {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/batch", "internal/meter"},
 	"internal/plugins":           {"internal/plugin", "internal/plugins/..."},
-	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/logentry", "internal/meter", "internal/wire"},
+	"internal/plugins/...":       {"internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/logentry", "internal/meter", "internal/wire", "internal/document", "internal/protofile"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/dialect/apicast":   {"internal/model", "internal/schema", "internal/keyring", "internal/document"},
 	"internal/threescale":        {"internal/cache", "internal/upstream", "internal/plugin", "internal/model", "internal/schema", "internal/expr", "internal/meter", "internal/wire", "internal/document", "internal/threescale/...", "internal/dialect/apicast"},

@@ -84,14 +84,14 @@ func formOf(c *plugin.Ctx) *document.Value {
 	p := bodyOf(c)
 	if !p.form {
 		p.form = true
-		p.formArgs = parseForm(read(c, c.Limits.PostArgs, "&"))
+		p.formArgs = ParseForm(read(c, c.Limits.PostArgs, "&"))
 	}
 	return p.formArgs
 }
 
-// parseForm decodes pairs joined by "&". A name without "=" is true, one that
+// ParseForm decodes pairs joined by "&". A name without "=" is true, one that
 // comes several times an array.
-func parseForm(body []byte) *document.Value {
+func ParseForm(body []byte) *document.Value {
 	form := document.NewObject()
 	places := map[string]int{}
 	for rest := string(body); rest != ""; {

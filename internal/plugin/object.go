@@ -5,6 +5,27 @@ import (
 	"encoding/json"
 )
 
+// An ObjectID is the id of a configuration object, a text or a number in its
+// document.
+type ObjectID string
+
+// JSONSchema implements schema.Describer.
+func (ObjectID) JSONSchema() []byte {
+	return []byte(`{"anyOf": [
+		{"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-_.]+$"},
+		{"type": "integer", "minimum": 1}]}`)
+}
+
+// UnmarshalJSON takes a text or a number.
+func (i *ObjectID) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) != nil {
+		text = string(b)
+	}
+	*i = ObjectID(text)
+	return nil
+}
+
 // An Object is the text of a JSON object, read in place. The zero Object is none.
 type Object []byte
 

@@ -129,6 +129,10 @@ type Env struct {
 	// Files are those that plugins write.
 	Files *Files
 
+	// Proto is the content of a proto object; false: it is not there. Only what a
+	// plugin defined with Proto names may be read.
+	Proto func(id string) (content string, ok bool)
+
 	// Exists says whether an object is configured at this moment: "routes/1".
 	Exists func(object string) bool
 

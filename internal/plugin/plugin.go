@@ -49,6 +49,7 @@ type Spec struct {
 	controls   []Control
 	reword     func(raw json.RawMessage, err error) error
 	group      func(raw json.RawMessage) string
+	proto      func(raw json.RawMessage) string
 	compile    func(raw json.RawMessage, env Env) (Phases, error)
 	decode     func(raw json.RawMessage) (key string, cred any, err error)
 	shared     bool
@@ -142,6 +143,21 @@ func (s Spec) Group(raw json.RawMessage) string {
 		return ""
 	}
 	return s.group(raw)
+}
+
+// Proto says that a configuration is compiled with a proto object, whose id of
+// returns: it is compiled again when that changes. Env.Proto reads it.
+func Proto(of func(raw json.RawMessage) string) Option {
+	return func(s *Spec) { s.proto = of }
+}
+
+// Proto is the id of the proto object that a configuration is compiled with, or
+// empty.
+func (s Spec) Proto(raw json.RawMessage) string {
+	if s.proto == nil {
+		return ""
+	}
+	return s.proto(raw)
 }
 
 // DecodeMetadata reads Env.Metadata; absent metadata has only defaults.

@@ -19,6 +19,7 @@ import (
 	"weir/internal/plugins/faultinjection"
 	"weir/internal/plugins/filelogger"
 	"weir/internal/plugins/forwardauth"
+	"weir/internal/plugins/grpctranscode"
 	"weir/internal/plugins/gzip"
 	"weir/internal/plugins/hmacauth"
 	"weir/internal/plugins/httplogger"
@@ -73,6 +74,7 @@ func All() []plugin.Spec {
 		faultinjection.Plugin,
 		filelogger.Plugin,
 		forwardauth.Plugin,
+		grpctranscode.Plugin,
 		gzip.Plugin,
 		hmacauth.Plugin,
 		httplogger.Plugin,

@@ -128,6 +128,7 @@ func New(cfg Config) *Applier {
 	a.env = a.newEnv(ctx)
 	a.env.Exists = func(object string) bool { return a.Current().exists(object) }
 	a.env.Metadata = func(name string) json.RawMessage { return a.Current().metadata(name) }
+	a.env.Proto = func(id string) (string, bool) { return protoContent(a.Current().documents[model.KindProto].Get(id)) }
 	a.empty, _ = plan.Compile(nil, nil, a.env)
 	a.all = a.specs
 	a.allStreams = newStreamSpecs(cfg.StreamPlugins)

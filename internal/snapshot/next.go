@@ -71,7 +71,7 @@ func (a *Applier) begin(prev *Snapshot) *next {
 		n.documents[k] = prev.documents[k].Edit()
 		n.records[k] = prev.records[k].Edit()
 	}
-	n.compiler.env.Metadata = n.metadataOf()
+	n.compiler.env.Metadata, n.compiler.env.Proto = n.metadataOf(), n.protoOf()
 	return n
 }
 
@@ -130,6 +130,8 @@ func (n *next) put(o model.Object) {
 	case model.KindPlugins: // see putPlugins
 	case model.KindProduct:
 		n.putProduct(o)
+	case model.KindProto:
+		n.putProto(o)
 	default:
 		n.putDocument(o)
 	}
@@ -164,6 +166,17 @@ func (n *next) putMetadata(o model.Object) {
 	}
 }
 
+func (n *next) putProto(o model.Object) {
+	old, had := n.documents[o.Kind].Get(o.ID)
+	before, _ := protoContent(old, had)
+	if !n.putDocument(o) {
+		return
+	}
+	if now, _ := protoContent(&o, true); !had || now != before {
+		n.touch(o.Key)
+	}
+}
+
 // metadataOf returns a function that finds a plugin's metadata. A plugin may hold
 // on to it; it holds on to no more than the metadata.
 func (n *next) metadataOf() func(plugin string) json.RawMessage {
@@ -174,6 +187,24 @@ func (n *next) metadataOf() func(plugin string) json.RawMessage {
 		}
 		return nil
 	}
+}
+
+// protoOf returns a function that finds the content of a proto object.
+func (n *next) protoOf() func(id string) (string, bool) {
+	documents := n.documents[model.KindProto]
+	return func(id string) (string, bool) { return protoContent(documents.Get(id)) }
+}
+
+// protoContent is what a proto object holds.
+func protoContent(o *model.Object, there bool) (content string, ok bool) {
+	if !there {
+		return "", false
+	}
+	var doc struct {
+		Content string `json:"content"`
+	}
+	err := json.Unmarshal(o.Raw, &doc)
+	return doc.Content, err == nil
 }
 
 // createdAt is the create revision of the object as it is so far.
@@ -226,7 +257,7 @@ func (n *next) remove(k model.Key) {
 		n.removeSSL(k.ID)
 	case model.KindStreamRoute:
 		n.removeStream(k.ID)
-	case model.KindPluginMetadata:
+	case model.KindPluginMetadata, model.KindProto:
 		n.documents[k.Kind].Del(k.ID)
 		n.touch(k)
 	case model.KindConsumer, model.KindCredential:

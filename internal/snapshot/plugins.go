@@ -167,7 +167,7 @@ func (n *next) choosePlugins() {
 	with.choose(s, before)
 	n.s.with = &with
 	n.compiler = with
-	n.compiler.env.Metadata = n.metadataOf()
+	n.compiler.env.Metadata, n.compiler.env.Proto = n.metadataOf(), n.protoOf()
 	if changed := with.differs(before); len(changed) > 0 {
 		n.chosen = true
 		n.compileNaming(changed)

@@ -71,11 +71,14 @@ func (n *next) again(k model.Key) {
 	}
 }
 
-// metadata yields what plugins with metadata refer to.
-func (x *compiler) metadata(plugins model.Plugins, yield func(model.Key) bool) bool {
-	for name := range plugins {
+// ofPlugins yields what plugins refer to: their metadata, and proto objects.
+func (x *compiler) ofPlugins(plugins model.Plugins, yield func(model.Key) bool) bool {
+	for name, raw := range plugins {
 		spec, known := x.all[name]
 		if known && spec.MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: name}) {
+			return false
+		}
+		if known && !yield(model.Key{Kind: model.KindProto, ID: spec.Proto(raw)}) {
 			return false
 		}
 	}

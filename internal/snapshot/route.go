@@ -72,7 +72,7 @@ func (n *next) routeReferences(e *routeEntry) func(func(model.Key) bool) {
 		for _, doc := range []*model.Route{e.doc, e.good} {
 			if doc != nil && (!yield(model.Key{Kind: model.KindService, ID: doc.ServiceID}) ||
 				!yield(model.Key{Kind: model.KindPluginConfig, ID: doc.PluginConfigID}) ||
-				!n.metadata(doc.Plugins, yield)) {
+				!n.ofPlugins(doc.Plugins, yield)) {
 				return
 			}
 		}

@@ -79,7 +79,7 @@ func (n *next) serviceAgain(old *serviceEntry) error {
 func (n *next) serviceReferences(e *serviceEntry) func(func(model.Key) bool) {
 	return func(yield func(model.Key) bool) {
 		if e != nil && e.service != nil {
-			n.metadata(e.service.Plugins, yield)
+			n.ofPlugins(e.service.Plugins, yield)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (n *next) setChanged(k model.Key) {
 func (n *next) setReferences(e *setEntry) func(func(model.Key) bool) {
 	return func(yield func(model.Key) bool) {
 		if e != nil && e.set != nil {
-			n.metadata(e.set.Plugins, yield)
+			n.ofPlugins(e.set.Plugins, yield)
 		}
 	}
 }

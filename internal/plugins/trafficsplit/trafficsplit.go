@@ -44,9 +44,9 @@ type Match struct {
 
 // Weighted is an upstream and its part of the requests.
 type Weighted struct {
-	ID       identifier `json:"upstream_id" doc:"Id of an upstream."`
-	Upstream inline     `json:"upstream" doc:"An upstream of its own; only its name, type, hash_on, key, pass_host, upstream_host, nodes, timeout and scheme count. With neither, the request goes where the route says."`
-	Weight   int        `json:"weight" schema:"default=1,min=0" doc:"Its part, relative to those of the others."`
+	ID       plugin.ObjectID `json:"upstream_id" doc:"Id of an upstream."`
+	Upstream inline          `json:"upstream" doc:"An upstream of its own; only its name, type, hash_on, key, pass_host, upstream_host, nodes, timeout and scheme count. With neither, the request goes where the route says."`
+	Weight   int             `json:"weight" schema:"default=1,min=0" doc:"Its part, relative to those of the others."`
 }
 
 // An expression is a match expression in its document.
@@ -58,26 +58,6 @@ func (expression) JSONSchema() []byte { return []byte(`{"type": "array"}`) }
 // UnmarshalJSON implements json.Unmarshaler.
 func (e *expression) UnmarshalJSON(b []byte) error {
 	*e = append(expression(nil), b...)
-	return nil
-}
-
-// An identifier is an object's id.
-type identifier string
-
-// JSONSchema implements schema.Describer.
-func (identifier) JSONSchema() []byte {
-	return []byte(`{"anyOf": [
-		{"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-_.]+$"},
-		{"type": "integer", "minimum": 1}]}`)
-}
-
-// UnmarshalJSON takes a text or a number.
-func (i *identifier) UnmarshalJSON(b []byte) error {
-	var text string
-	if json.Unmarshal(b, &text) != nil {
-		text = string(b)
-	}
-	*i = identifier(text)
 	return nil
 }
 
