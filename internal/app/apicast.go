@@ -132,6 +132,7 @@ func userAgent(channel string) string {
 func (g *Gateway) portalConfig(a *account) (portal.Config, error) {
 	p := &a.config.Portal
 	cfg := portal.Config{
+		Standalone:    p.Standalone,
 		Configuration: p.Configuration, File: p.File, Endpoint: p.Endpoint, Environment: p.Channel,
 		Versions: p.Versions, Services: p.Services, Idle: p.Loader == "test", Lazy: p.Loader == "lazy", TTL: p.Cache, Timeout: p.Wait,
 		UserAgent: a.runtime.UserAgent, Log: g.log,
@@ -212,7 +213,11 @@ func (g *Gateway) products() snapshot.Products {
 	if g.account == nil {
 		return snapshot.Products{}
 	}
-	return snapshot.Products{Policies: policies.All(), Runtime: g.account.runtime}
+	p := snapshot.Products{Policies: policies.All(), Runtime: g.account.runtime}
+	if g.account.config.Portal.Standalone {
+		p.Choose = g.account.route
+	}
+	return p
 }
 
 // loadProducts follows the source of products and waits until the first step is
@@ -296,8 +301,8 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	if cfg.HTTP2, err = h2.New(h2.Config{IdleTimeout: t.Keepalive, SendTimeout: t.Send, HeadLimit: cfg.Limits.Head, Log: g.log}); err != nil {
 		return fmt.Errorf("HTTP/2: %w", err)
 	}
-	if c.Ports.HTTPS != 0 {
-		cfg.Certificate = g.productCertificate
+	if cfg.Certificate, err = g.chooser(); err != nil {
+		return err
 	}
 	a.engine = engine.New(cfg)
 	// What requests have left to be reported goes out when there are no more of
@@ -307,13 +312,13 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		return nil
 	})
 	g.onStop(func(ctx context.Context) error { return a.engine.Shutdown(ctx, a.listeners...) })
-	if c.Ports.HTTPS == 0 || c.Ports.HTTP != c.Ports.HTTPS {
-		if err := g.listenProducts(ctx, "http", c.Ports.HTTP, c.Ports.HTTPProxy, a.engine.Serve); err != nil {
+	if s := a.source.Routed(); s != nil && len(s.Unused) > 0 {
+		g.log.Warn("members of the standalone document without effect: " + strings.Join(s.Unused, ", "))
+	}
+	for _, p := range a.ports() {
+		if err := g.listenProducts(ctx, p); err != nil {
 			return err
 		}
-	}
-	if c.Ports.HTTPS != 0 {
-		return g.listenProducts(ctx, "https", c.Ports.HTTPS, c.Ports.HTTPSProxy, a.engine.ServeTLS)
 	}
 	return nil
 }
@@ -332,15 +337,19 @@ func (g *Gateway) wantHost(host string) {
 	_ = g.account.source.Want(ctx, strings.ToLower(strings.TrimSuffix(host, "."))) // the source has logged it
 }
 
-func (g *Gateway) listenProducts(ctx context.Context, scheme string, port int, proxied bool, serve func(net.Listener) error) error {
-	l, err := g.sockets.Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+func (g *Gateway) listenProducts(ctx context.Context, p productPort) error {
+	l, err := g.sockets.Listen(ctx, "tcp", ":"+strconv.Itoa(p.port))
 	if err != nil {
 		return fmt.Errorf("3scale: %w", err)
 	}
-	if proxied {
+	if p.proxy {
 		l = &proxyproto.Listener{Listener: l, Timeout: g.Config.Nginx.HTTP.Timeouts.Header}
 	}
 	a := g.account
+	scheme, serve := "http", a.engine.Serve
+	if p.tls {
+		scheme, serve = "https", a.engine.ServeTLS
+	}
 	a.listeners = append(a.listeners, l)
 	a.urls = append(a.urls, scheme+"://"+l.Addr().String())
 	g.background.Go(func() {

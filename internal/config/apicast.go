@@ -247,6 +247,7 @@ func (v *variables) environments(p *Portal) (loader string, cache int) {
 			p.Development, p.Example = true, p.Configuration+p.File+p.Endpoint == ""
 		case "standalone":
 			p.Standalone = true
+			loader, cache = "boot", -1 // it is read once
 		case "", p.Channel:
 		default:
 			v.strange = append(v.strange, Ignored{"APICAST_ENVIRONMENT=" + name, "there is no such environment; files in Lua are not read"})

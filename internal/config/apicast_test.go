@@ -49,7 +49,7 @@ func TestAPIcastEnvironments(t *testing.T) {
 		{"THREESCALE_DEPLOYMENT_ENV=development THREESCALE_CONFIG_FILE=f", "lazy 0s development"},
 		{"APICAST_ENVIRONMENT=staging", "lazy 5m0s production"},
 		{"APICAST_ENVIRONMENT=development:production", "boot 5m0s production example"},
-		{"APICAST_ENVIRONMENT=standalone", "boot 5m0s production standalone"},
+		{"APICAST_ENVIRONMENT=standalone", "boot -1s production standalone"},
 	} {
 		a, err := LoadAPIcast("", strings.Fields(c.env))
 		if err != nil {

@@ -20,6 +20,10 @@ import (
 type Products struct {
 	Policies []plugin.Spec // of this build
 	Runtime  *threescale.Runtime
+
+	// Choose returns the id of the product of a request; nil: hosts and mapping
+	// rules say it.
+	Choose func(*plugin.Ctx) string
 }
 
 // A productEntry is a delivered product. running is its last good form, or one
@@ -36,6 +40,13 @@ type host []*productEntry
 
 // MatchProduct finds the product of a request, or nil (apicast.md §2.5).
 func (s *Snapshot) MatchProduct(c *plugin.Ctx) *Route {
+	if choose := s.with.config.Products.Choose; choose != nil {
+		e, ok := s.products.Get(choose(c))
+		if !ok {
+			return nil
+		}
+		return e.running
+	}
 	at, ok := s.hosts.Get(hostOf(c.Request.Host))
 	if !ok {
 		return nil

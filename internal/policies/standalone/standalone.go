@@ -1,13 +1,24 @@
-// Package standalone stands for a policy that has nothing to do here.
+// Package standalone is the policy that ends the chains of a standalone document's
+// services: what they have not answered goes to their upstream.
 package standalone
 
-import "weir/internal/plugin"
+import (
+	"weir/internal/plugin"
+	"weir/internal/threescale"
+)
 
 // Policy is standalone.
 var Policy = plugin.Define(
-	plugin.Meta{Name: "standalone", Doc: "Accepted and without effect in a product: the whole gateway is set up by its document."},
-	func(*Config, plugin.Env) (plugin.Phases, error) { return plugin.Phases{}, nil },
+	plugin.Meta{Name: "standalone", Doc: "Ends the chains of the services of a standalone document; in other products it has no effect."},
+	func(c *Config, env plugin.Env) (plugin.Phases, error) {
+		if !c.Proxy || threescale.ProductOf(env).Upstream == nil {
+			return plugin.Phases{}, nil
+		}
+		return plugin.Phases{Content: threescale.Route}, nil
+	},
 )
 
-// Config is the policy's configuration, none of which matters.
-type Config struct{}
+// Config is the policy's configuration.
+type Config struct {
+	Proxy bool `json:"proxy" doc:"Whether requests go to the product's upstream."`
+}

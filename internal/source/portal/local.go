@@ -70,6 +70,19 @@ func dataURL(rest string) ([]byte, error) {
 
 // readFile reads the document of a file, which is YAML if its name says so.
 func readFile(path string) (*apicast.Document, error) {
+	raw, err := fileJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := apicast.Read(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// fileJSON is a file's text as JSON.
+func fileJSON(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -79,11 +92,7 @@ func readFile(path string) (*apicast.Document, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	d, err := apicast.Read(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
+	return raw, nil
 }
 
 // yamlToJSON is the JSON text of a YAML document.

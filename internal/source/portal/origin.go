@@ -37,6 +37,8 @@ type loaded struct {
 	whole    bool // it is all there is, whatever the host
 	services []service
 	ttl      *time.Duration // the document's own; nil: it has none
+
+	standalone *apicast.Standalone // nil: it is a document of products
 }
 
 func newOrigin(cfg Config) (*origin, error) {
@@ -61,9 +63,12 @@ func (o *origin) load(ctx context.Context, host string) (*loaded, error) {
 	out := &loaded{host: host, whole: true}
 	var entries []*apicast.Entry
 	var err error
-	if o.data != nil || o.file != "" {
+	switch {
+	case o.Standalone:
+		entries, err = o.standalone(out)
+	case o.data != nil || o.file != "":
 		entries, err = o.local(out)
-	} else {
+	default:
 		entries, err = o.remote(ctx, out)
 	}
 	if err != nil {
@@ -80,6 +85,26 @@ func (o *origin) local(out *loaded) ([]*apicast.Entry, error) {
 	}
 	return o.entries(d, out), nil
 }
+
+// standalone reads a document of the policy standalone.
+func (o *origin) standalone(out *loaded) ([]*apicast.Entry, error) {
+	raw, err := o.data, error(nil)
+	switch {
+	case o.file != "":
+		raw, err = fileJSON(o.file)
+	case o.data == nil:
+		err = errNoStandalone
+	}
+	if err != nil {
+		return nil, err
+	}
+	if out.standalone, err = apicast.ReadStandalone(raw); err != nil {
+		return nil, err
+	}
+	return out.standalone.Entries, nil
+}
+
+var errNoStandalone = errors.New("a document of the policy standalone is a file or a data URL")
 
 // document is that of the file or the data URL; of a file that has not changed
 // it is the same as before.

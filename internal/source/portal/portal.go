@@ -31,6 +31,8 @@ type Config struct {
 	Services []string          // APICAST_SERVICES_LIST
 	Filter   apicast.Filter
 
+	Standalone bool // the document is one of the policy standalone
+
 	Idle    bool          // load nothing
 	Lazy    bool          // load a host when a request asks for it
 	TTL     time.Duration // how long what was loaded is kept; below 0: for ever
@@ -61,6 +63,7 @@ type Source struct {
 	ended  chan struct{} // when Run has
 
 	current atomic.Pointer[state]
+	routed  atomic.Pointer[apicast.Standalone]
 	hosts   hosts
 	loads   sync.WaitGroup // in the background
 
@@ -142,6 +145,9 @@ func (s *Source) Place() string {
 	}
 	return "nowhere"
 }
+
+// Routed is the document of the policy standalone that is served; nil: it is none.
+func (s *Source) Routed() *apicast.Standalone { return s.routed.Load() }
 
 // Len is the number of products.
 func (s *Source) Len() int { return len(s.current.Load().order) }
@@ -288,6 +294,9 @@ func (s *Source) load(ctx context.Context, host string) (*loaded, error) {
 // accept is the step that what was loaded makes.
 func (s *Source) accept(out *loaded) func(*state) *state {
 	return func(old *state) *state {
+		if out.standalone != nil {
+			s.routed.Store(out.standalone)
+		}
 		if out.whole {
 			s.origin.issuers.only(out.issuers())
 			return old.whole(out.services)
