@@ -8,9 +8,12 @@ import (
 	"weir/internal/threescale"
 )
 
-// noProduct answers a request for a host without a product, and one that has
-// nowhere to go (apicast.md §2.3).
+// noProduct answers a request for a host without a product (apicast.md §2.3).
 var noProduct = &plugin.Reply{Status: 404, Body: []byte{}}
+
+// nothing answers a request that no policy of the chain has sent anywhere or
+// answered, as nginx does when APIcast has let it pass.
+var nothing = &plugin.Reply{Status: 200, Body: []byte{}}
 
 // healthPath is asked by whoever wants to know whether an APIcast is there; it
 // does not appear in the access log.
@@ -55,7 +58,7 @@ func (x *exchange) decideProduct(snap *snapshot.Snapshot) *plugin.Reply {
 		return page
 	}
 	if x.ctx.To.Upstream == nil {
-		return noProduct
+		return nothing
 	}
 	return nil
 }

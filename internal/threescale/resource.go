@@ -48,14 +48,12 @@ func (r *Resource) Covers(c *plugin.Ctx) (bool, error) {
 		return false, err
 	}
 	q := Of(c)
-	if rule.covers(EscapePath(q.Path)) || rule.covers(q.Path) {
-		return true, nil
+	up := q.Upstream
+	if up != nil && up.Root != "" && (q.Path == "/" || q.Path == "") {
+		return rule.covers(up.Root), nil // a policy has chosen the whole path
 	}
-	// Where a policy has chosen an upstream, its path is a part of what is asked for.
-	if up := q.Upstream; up != nil && up.Path != "" {
-		return rule.covers(EscapePath(up.Path + strings.TrimSuffix(q.Path, "/"))), nil
-	}
-	return false, nil
+	path := EscapePath(q.Path)
+	return rule.covers(path) || rule.covers(q.Path) || up != nil && up.Path != "" && rule.covers(up.Path+path), nil
 }
 
 func (r *Resource) pattern(c *plugin.Ctx) (*Rule, error) {

@@ -74,6 +74,19 @@ func TestRouted(t *testing.T) {
 			t.Errorf("%s: %+v", url, r)
 		}
 	}
+	// A policy may choose the whole path (routing's replace_path).
+	up, err := threescale.NewUpstream("http://a.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, ok := range map[string]bool{"/v1/secret": false, "/v1/secrets": false, "/v1": true, "": true} {
+		c := threescaletest.Ctx(p, "/other")
+		threescale.Of(c).Upstream = up.Below(path)
+		threescale.Of(c).SetPath("/")
+		if r := ph.Access(c); (r == nil) != ok {
+			t.Errorf("path %s: %+v", path, r)
+		}
+	}
 }
 
 func TestInvalid(t *testing.T) {
