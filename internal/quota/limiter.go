@@ -10,6 +10,7 @@ import (
 	"time"
 	"unique"
 
+	"weir/internal/expr"
 	"weir/internal/limit"
 	"weir/internal/plugin"
 )
@@ -129,11 +130,17 @@ type work struct {
 
 // due is a rule that applies, with its values for the request.
 type due struct {
-	rule   *rule
-	limit  int64
+	notice
 	window time.Duration
 
 	from, value, to int // of keys: the key, its part that tells callers apart, its end
+}
+
+// A notice is how clients are told of a limit.
+type notice struct {
+	limit   int64
+	prefix  string // of the key
+	headers unique.Handle[Headers]
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
@@ -162,10 +169,52 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 			}
 			continue
 		}
-		l.tell(w, c, d, got)
+		d.tell(w, c, w.keys[d.value:d.to], l.show, got)
 		if !got.OK {
 			return l.refused
 		}
+	}
+	return nil
+}
+
+// Access is Take for the Access phase, at a cost of 1.
+func (l *Limiter) Access() func(*plugin.Ctx) *plugin.Reply {
+	r := &l.rules[0]
+	if !l.single || r.sum == 0 || r.most == 0 || r.length == 0 || r.key.text != nil || r.key.all {
+		return func(c *plugin.Ctx) *plugin.Reply { return l.Take(c, 1) }
+	}
+	p := plain{notice{r.most, r.prefix, r.headers}, l.store, l, r.key.name, r.sum, r.length, l.show}
+	return func(c *plugin.Ctx) *plugin.Reply { return p.take(c) }
+}
+
+// A plain is what an admitted request needs of the limit that most have: a fixed
+// number and window, counted here, for the value of a variable. It is small enough
+// for its function to hold it, so that there is one place to be looked at.
+type plain struct {
+	notice
+	store   store // which never fails
+	limiter *Limiter
+	name    expr.Var
+	sum     uint64
+	window  time.Duration
+	show    bool
+}
+
+func (p plain) take(c *plugin.Ctx) *plugin.Reply {
+	w := works.Get().(*work)
+	defer works.Put(w)
+	keys := binary.BigEndian.AppendUint64(w.keys[:0], p.sum)
+	value := len(keys)
+	keys, ok := p.name.Append(keys, c)
+	if !ok {
+		keys = append(keys[:value], c.Client...)
+	}
+	to := len(keys)
+	w.keys = append(keys, make([]byte, limit.Spare)...)
+	got, _ := p.store.take(w.keys[:to], 1, p.limit, p.window)
+	p.tell(w, c, w.keys[value:to], p.show, got)
+	if !got.OK {
+		return p.limiter.refused
 	}
 	return nil
 }
@@ -174,7 +223,7 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 	for i := range l.rules {
 		r := &l.rules[i]
-		d := due{rule: r, from: len(w.keys)}
+		d := due{notice: notice{prefix: r.prefix, headers: r.headers}, from: len(w.keys)}
 		if r.sum != 0 {
 			w.keys = binary.BigEndian.AppendUint64(w.keys, r.sum)
 		} else {
@@ -192,7 +241,7 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 		}
 		d.to = len(w.keys)
 		w.keys = append(w.keys, make([]byte, limit.Spare)...)
-		if err := d.measure(c); err != nil {
+		if err := d.measure(r, c); err != nil {
 			return err
 		}
 		w.due = append(w.due, d)
@@ -201,8 +250,7 @@ func (l *Limiter) collect(w *work, c *plugin.Ctx) error {
 }
 
 // measure finds the limit and the window for the request.
-func (d *due) measure(c *plugin.Ctx) (err error) {
-	r := d.rule
+func (d *due) measure(r *rule, c *plugin.Ctx) (err error) {
 	d.limit, d.window = r.most, r.length
 	if d.limit == 0 {
 		if d.limit, err = r.count.Value(c); err != nil {
@@ -227,17 +275,17 @@ func (l *Limiter) unless(r *plugin.Reply) *plugin.Reply {
 	return r
 }
 
-// tell sets the headers and the variable about a limit.
-func (l *Limiter) tell(w *work, c *plugin.Ctx, d *due, got limit.Count) {
+// tell sets the variable and, if show says so, the headers about a limit.
+func (n *notice) tell(w *work, c *plugin.Ctx, value []byte, show bool, got limit.Count) {
 	c.SetVarLater("rate_limiting_info", plugin.Later{
-		Texts:   [2]string{d.rule.prefix, c.Keep(w.keys[d.value:d.to])},
-		Numbers: [3]int64{d.limit, got.Remaining, int64(got.Reset)}, Append: appendInfo,
+		Texts:   [2]string{n.prefix, c.Keep(value)},
+		Numbers: [3]int64{n.limit, got.Remaining, int64(got.Reset)}, Append: appendInfo,
 	})
-	if !l.show {
+	if !show {
 		return
 	}
-	h := d.rule.headers.Value()
-	c.SetReplyHeader(h.Limit, number(c, d.limit))
+	h := n.headers.Value()
+	c.SetReplyHeader(h.Limit, number(c, n.limit))
 	c.SetReplyHeader(h.Remaining, number(c, got.Remaining))
 	w.text = appendSeconds(w.text[:0], got.Reset)
 	c.SetReplyHeader(h.Reset, c.Keep(w.text))

@@ -80,6 +80,7 @@ type Upstream struct {
 	tunnel    *model.Tunnel  // nil: none
 	checking  atomic.Bool
 	passHost  passHost
+	maxHead   int
 
 	env          Env
 	id           string
@@ -89,7 +90,6 @@ type Upstream struct {
 	retryTimeout time.Duration
 	idle         time.Duration // of streams
 	tls          tlsSettings
-	maxHead      int
 	family       *family
 	checkType    string // of configured checks, even if they are off
 	refs         atomic.Int64

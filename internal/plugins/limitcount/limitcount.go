@@ -35,6 +35,5 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if err != nil {
 		return plugin.Phases{}, err
 	}
-	access := func(r *plugin.Ctx) *plugin.Reply { return limiter.Take(r, 1) }
-	return plugin.Phases{Access: access}, nil
+	return plugin.Phases{Access: limiter.Access()}, nil
 }
