@@ -13,12 +13,14 @@ import (
 // accounts are what is remembered of callers, and what the backend is to be told
 // of them, for all products of the process.
 type accounts struct {
-	authorizations *cache.Cache[int16]   // statuses of the backend
-	delegated      *cache.Cache[verdict] // of 3scale_batcher
-	limits         *cache.Cache[*limit]
-	calls          *calls
-	reporter       *reporter
-	hostname       string
+	authorizations  *cache.Cache[int16]   // statuses of the backend
+	delegated       *cache.Cache[verdict] // of 3scale_batcher
+	limits          *cache.Cache[*limit]
+	calls           *calls
+	reporter        *reporter
+	flights         flights
+	silent, aimless sparse // backends, requests without an upstream
+	hostname        string
 
 	// Batches.
 	batched   atomic.Int64 // bytes

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"weir/internal/model"
 	"weir/internal/plugin"
@@ -88,7 +90,8 @@ func newBackend(env plugin.Env, u *Upstream, host string, proxy *Proxy) *backend
 	rt := ProductOf(env).Runtime
 	m := &model.Upstream{
 		Scheme: u.Scheme, Type: "roundrobin", PassHost: "pass", Retries: new(int),
-		Nodes: []model.Node{{Host: u.Host, Port: u.Port, Weight: 1}},
+		Keepalive: &model.Keepalive{Size: reportsAtOnce, IdleTimeout: time.Minute, Requests: math.MaxInt32},
+		Nodes:     []model.Node{{Host: u.Host, Port: u.Port, Weight: 1}},
 	}
 	lines := "User-Agent: " + rt.UserAgent + "\r\n"
 	if proxy != nil {
@@ -161,7 +164,9 @@ func (b *backend) do(rt *Runtime, target string, body []byte) (a Answer) {
 	}
 	defer c.Finish()
 	if err := b.upstream.RoundTrip(c); err != nil {
-		rt.Log.Warn("3scale's backend did not answer", "host", b.host, "err", err)
+		if n := rt.silent.due(); n > 0 {
+			rt.Log.Warn("3scale's backend did not answer", "host", b.host, "calls", n, "err", err)
+		}
 		return a
 	}
 	a.read(c.Response)

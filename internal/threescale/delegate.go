@@ -1,6 +1,7 @@
 package threescale
 
 import (
+	"sync"
 	"time"
 
 	"weir/internal/plugin"
@@ -25,7 +26,7 @@ func (k *Client) Delegate(c *plugin.Ctx, r *Request, b *Batch, ttl time.Duration
 	r.asked.key = c.Keep(key)
 	v, known := k.rt.delegated.Get(key)
 	if !known {
-		v = k.judge(r, key, ttl)
+		v = k.rt.flights.once(key, func() verdict { return k.judge(r, key, ttl) })
 	}
 	switch {
 	case v.status == 200:
@@ -55,4 +56,40 @@ func (k *Client) judge(r *Request, key []byte, ttl time.Duration) verdict {
 		return verdict{}
 	}
 	return v
+}
+
+// flights are the questions that are under way to backends.
+type flights struct {
+	mu    sync.Mutex
+	byKey map[string]*flight
+}
+
+type flight struct {
+	landed chan struct{}
+	v      verdict // when it has
+}
+
+// once has ask asked by one of those who come with a key at the same time; the
+// others wait for its answer.
+func (s *flights) once(key []byte, ask func() verdict) verdict {
+	s.mu.Lock()
+	if f := s.byKey[string(key)]; f != nil {
+		s.mu.Unlock()
+		<-f.landed
+		return f.v
+	}
+	f := &flight{landed: make(chan struct{})}
+	if s.byKey == nil {
+		s.byKey = map[string]*flight{}
+	}
+	s.byKey[string(key)] = f
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.byKey, string(key))
+		s.mu.Unlock()
+		close(f.landed)
+	}()
+	f.v = ask()
+	return f.v
 }

@@ -26,7 +26,7 @@ var reports = sync.Pool{New: func() any { return new(report) }}
 // The bounds of what waits to be reported.
 const (
 	reportsWaiting = 16 << 10
-	reportsAtOnce  = 256
+	reportsAtOnce  = 1024
 	reporterIdles  = 5 * time.Second
 )
 
@@ -42,8 +42,7 @@ type reporter struct {
 	workers sync.WaitGroup
 	lost    *Counter
 	say     func(lost int64)
-	said    atomic.Int64 // when that was last called, Unix seconds
-	missing atomic.Int64 // lost since
+	sparse  sparse
 }
 
 func newReporter(threads int, m *meter.Registry, say func(lost int64)) *reporter {
@@ -71,10 +70,8 @@ func (r *reporter) post(j *report) bool {
 
 func (r *reporter) lose() {
 	r.lost.Count()
-	r.missing.Add(1)
-	now, said := time.Now().Unix(), r.said.Load()
-	if now > said && r.said.CompareAndSwap(said, now) {
-		r.say(r.missing.Swap(0))
+	if n := r.sparse.due(); n > 0 {
+		r.say(n)
 	}
 }
 
@@ -211,4 +208,18 @@ func (c *Credentials) named() (name, value string) {
 		return "app_id", c.AppID
 	}
 	return "access_token", c.AccessToken
+}
+
+// A sparse is what happens to many requests and is logged once a second.
+type sparse struct{ said, since atomic.Int64 }
+
+// due counts one more, and returns how often it has happened since it was last
+// said; 0: it need not be said now.
+func (s *sparse) due() int64 {
+	s.since.Add(1)
+	now, said := time.Now().Unix(), s.said.Load()
+	if now > said && s.said.CompareAndSwap(said, now) {
+		return s.since.Swap(0)
+	}
+	return 0
 }

@@ -32,7 +32,9 @@ func Route(c *plugin.Ctx) *plugin.Reply {
 	p := r.Product
 	u := cmp.Or(r.Upstream, p.Upstream)
 	if u == nil {
-		p.Runtime.Log.Warn("a request has no upstream", "product", p.ID)
+		if n := p.Runtime.aimless.due(); n > 0 {
+			p.Runtime.Log.Warn("there is no upstream for requests", "product", p.ID, "requests", n)
+		}
 		return noUpstream
 	}
 	way := p.own

@@ -137,7 +137,7 @@ func TestRulesAgainstSpecification(t *testing.T) {
 		return b.String()
 	}
 	compared, matched := 0, 0
-	for range 30_000 {
+	for range 8_000 {
 		pattern := draw(pieces, 8)
 		if _, ok := covered(pattern, ""); !ok {
 			continue
@@ -157,7 +157,7 @@ func TestRulesAgainstSpecification(t *testing.T) {
 			}
 		}
 	}
-	if matched < 1000 || compared-matched < 1000 {
+	if matched < 300 || compared-matched < 300 {
 		t.Errorf("%d of %d match", matched, compared)
 	}
 }

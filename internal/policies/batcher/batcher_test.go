@@ -426,3 +426,35 @@ func TestRememberedAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// However many come at once, the backend is asked once.
+func TestAsksOnce(t *testing.T) {
+	g := newGateway(t, threescale.Settings{}, `{"batch_report_seconds":100}`)
+	all := make(chan struct{})
+	g.backend.Answers(func(threescaletest.Call) (int, map[string]string) {
+		<-all
+		return 200, nil
+	})
+	var wg, begun sync.WaitGroup
+	for range 50 {
+		begun.Add(1)
+		wg.Go(func() {
+			begun.Done()
+			if got := g.get("/a?user_key=k"); got != "200 " {
+				t.Error(got)
+			}
+		})
+	}
+	begun.Wait()
+	time.Sleep(50 * time.Millisecond)
+	close(all)
+	wg.Wait()
+	if n := len(g.backend.Calls()); n > 2 { // one may have come very late
+		t.Errorf("asked %d times", n)
+	}
+	g.runtime.Close()
+	got := map[string]int{}
+	if reported(g.backend.Calls(), got); got["k hits"] != 100 {
+		t.Errorf("%v", got)
+	}
+}
