@@ -274,3 +274,43 @@ func TestProductsKeepalive(t *testing.T) {
 		stop(t, g)
 	}
 }
+
+// A broken product is closed, or stays what it was, and others are as they are.
+func TestBrokenProducts(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "products.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unknown := `{"id":2,"proxy":{"hosts":["two.test"],"policy_chain":[{"name":"my_guard"},{"name":"apicast.policy.echo"}]}}`
+	unreadable := `{"id":3,"proxy":{"hosts":["three.test"],"policy_chain":"no list"}}`
+	write(productsOf(echoing(1, "one.test", 201), unknown, unreadable))
+	o, _ := accountOptions(t, dir, file, "APICAST_MANAGEMENT_API=debug")
+	g := start(t, o)
+	defer stop(t, g)
+	ask := func(want map[string]int) {
+		t.Helper()
+		for host, status := range want {
+			if got, _ := askProduct(t, g, host, "/"); got != status {
+				t.Errorf("%s: %d, want %d", host, got, status)
+			}
+		}
+	}
+	ask(map[string]int{"one.test": 201, "two.test": 503, "three.test": 503})
+	manage := "http://" + g.Management().String()
+	if _, body := get(t, manage+"/status/products"); !strings.Contains(body, `"broken":["2","3"]`) || !strings.Contains(body, "my_guard") {
+		t.Error(body)
+	}
+	write(productsOf(echoing(1, "one.test", 201), echoing(2, "two.test", 202), echoing(3, "three.test", 203)))
+	if status, body := post(t, manage+"/boot"); status != 200 {
+		t.Error(status, body)
+	}
+	ask(map[string]int{"one.test": 201, "two.test": 202, "three.test": 203})
+	write(`{"services":`)
+	if status, body := post(t, manage+"/boot"); status != 500 || !strings.Contains(body, "T_END") {
+		t.Error(status, body)
+	}
+	ask(map[string]int{"one.test": 201, "two.test": 202, "three.test": 203})
+}

@@ -15,6 +15,7 @@ import (
 	"weir/internal/echo"
 	"weir/internal/management"
 	"weir/internal/meter"
+	"weir/internal/model"
 	"weir/internal/policies"
 	"weir/internal/resolve"
 	"weir/internal/threescale"
@@ -29,12 +30,25 @@ func (g *Gateway) newManagement(a *account) error {
 	a.api = management.New(management.Config{
 		Mode: a.config.Management, Source: a.source, Names: g.knownNames,
 		Manifests: func() json.RawMessage { return manifests },
+		Faults:    g.productFaults,
 	})
 	a.runtime.Manage = func(ctx context.Context, mode, method, path string, body []byte) threescale.Managed {
 		out := a.api.Answer(ctx, mode, method, path, body)
 		return threescale.Managed{Status: out.Status, Type: out.Type, Body: out.Body}
 	}
 	return nil
+}
+
+// productFaults are the products that do not run as configured.
+func (g *Gateway) productFaults() map[string]string {
+	out := map[string]string{}
+	prefix := model.KindProduct.Dir() + "/"
+	for path, err := range g.state.Current().Faults {
+		if id, is := strings.CutPrefix(path, prefix); is {
+			out[id] = err.Error()
+		}
+	}
+	return out
 }
 
 // openManagement serves the management API and the metrics of products.

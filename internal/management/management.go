@@ -10,9 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"weir/internal/dialect/apicast"
 	"weir/internal/document"
@@ -33,6 +36,9 @@ type Config struct {
 	Source    *portal.Source
 	Manifests func() json.RawMessage // the object of all policies' manifests, by name
 	Names     func() json.RawMessage // what is known of names (DNS), a JSON object
+
+	// Faults are the products that do not run as configured, by id, and why.
+	Faults func() map[string]string
 }
 
 // An API answers. Make it with New.
@@ -54,8 +60,12 @@ type answer func(ctx context.Context, body []byte) Answer
 func New(cfg Config) *API {
 	a := &API{cfg: cfg}
 	policies := map[string]answer{"GET /policies": a.policies}
+	products := func(why bool) answer {
+		return func(context.Context, []byte) Answer { return a.products(why) }
+	}
 	status := map[string]answer{
 		"GET /status/info": a.info, "GET /status/ready": a.ready, "GET /status/live": a.live, "GET /policies": a.policies,
+		"GET /status/products": products(false),
 	}
 	debug := map[string]answer{
 		"GET /config": a.config, "PUT /config": a.replace, "POST /config": a.replace, "DELETE /config": a.clear,
@@ -64,6 +74,7 @@ func New(cfg Config) *API {
 	for k, f := range status {
 		debug[k] = f
 	}
+	debug["GET /status/products"] = products(true)
 	a.routes = map[string]map[string]answer{
 		Disabled: {"GET /": a.disabled}, Status: status, Policies: policies, Debug: debug,
 	}
@@ -167,6 +178,35 @@ func (a *API) ready(context.Context, []byte) Answer {
 
 func (a *API) live(context.Context, []byte) Answer {
 	return reply(http.StatusOK, readiness{Status: "live", Success: true})
+}
+
+// products tells, beside what APIcast has, which products do not run as they are
+// configured and whether the last load went well. Why is for who may see the
+// configuration.
+func (a *API) products(why bool) Answer {
+	type loading struct {
+		Loaded   time.Time       `json:"loaded,omitzero"`
+		Loads    int64           `json:"loads"`
+		Failing  bool            `json:"failing"`
+		Problem  string          `json:"problem,omitempty"`
+		Revision int64           `json:"revision"`
+		Traffic  *portal.Traffic `json:"traffic,omitempty"`
+	}
+	st, faults := a.cfg.Source.Status(), a.cfg.Faults()
+	out := struct {
+		Products int               `json:"products"`
+		Broken   []string          `json:"broken"`
+		Faults   map[string]string `json:"faults,omitempty"`
+		Source   loading           `json:"source"`
+	}{Products: a.cfg.Source.Len(), Broken: slices.Sorted(maps.Keys(faults))}
+	if out.Broken == nil {
+		out.Broken = []string{}
+	}
+	out.Source = loading{Loaded: st.Loaded, Loads: st.Loads, Failing: st.Problem != "", Revision: st.Revision}
+	if why {
+		out.Faults, out.Source.Problem, out.Source.Traffic = faults, st.Problem, &st.Traffic
+	}
+	return reply(http.StatusOK, out)
 }
 
 func (a *API) policies(context.Context, []byte) Answer {

@@ -39,6 +39,7 @@ func serve(t *testing.T, mode string, cfg portal.Config) *httptest.Server {
 		Mode: mode, Source: src,
 		Manifests: func() json.RawMessage { return json.RawMessage(`{"a":[]}`) },
 		Names:     func() json.RawMessage { return json.RawMessage(`{"n:1":{}}`) },
+		Faults:    func() map[string]string { return map[string]string{"9": "secret", "1": "why"} },
 	}))
 	t.Cleanup(func() {
 		s.Close()
@@ -135,6 +136,16 @@ func TestLazyIsReady(t *testing.T) {
 	check(t, serve(t, Debug, portal.Config{Lazy: true}), []call{
 		{"GET /config", 200, `{"services":[]}` + "\n"},
 		{"POST /boot", 500, `{"status":"error","error":"missing configuration: no portal is configured"}` + "\n"},
+	})
+}
+
+func TestProducts(t *testing.T) {
+	check(t, serve(t, Status, portal.Config{Idle: true}), []call{
+		{"GET /status/products", 200, `{"products":0,"broken":["1","9"],"source":{"loads":0,"failing":false,"revision":1}}` + "\n"},
+	})
+	check(t, serve(t, Debug, portal.Config{Idle: true}), []call{
+		{"POST /boot", 500, "*"},
+		{"GET /status/products", 200, `{"products":0,"broken":["1","9"],"faults":{"1":"why","9":"secret"},"source":{"loads":0,"failing":true,"problem":"missing configuration: no portal is configured","revision":1,"traffic":{"requests":0,"not_modified":0,"bytes":0}}}` + "\n"},
 	})
 }
 

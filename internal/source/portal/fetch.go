@@ -34,9 +34,9 @@ type fetcher struct {
 
 // Traffic counts requests to the portal and to token issuers.
 type Traffic struct {
-	Requests    int64
-	NotModified int64 // of them: the server knew that nothing had changed
-	Bytes       int64 // of answers, decompressed
+	Requests    int64 `json:"requests"`
+	NotModified int64 `json:"not_modified"` // of them: the server knew that nothing had changed
+	Bytes       int64 `json:"bytes"`        // of answers, decompressed
 }
 
 // A page is what a URL answered with.
