@@ -113,11 +113,11 @@ func start(t testing.TB, more ...plugin.Spec) *gateway {
 }
 
 func startWith(t testing.TB, change func(*engine.Config), more ...plugin.Spec) *gateway {
-	return startSlow(t, 10*time.Second, change, more...)
+	return startSlow(t, 10*time.Second, 10*time.Second, change, more...)
 }
 
-// startSlow runs a gateway whose clients may take nothing for so long.
-func startSlow(t testing.TB, send time.Duration, change func(*engine.Config), more ...plugin.Spec) *gateway {
+// startSlow runs a gateway whose clients may be idle, and take nothing, for so long.
+func startSlow(t testing.TB, idle, send time.Duration, change func(*engine.Config), more ...plugin.Spec) *gateway {
 	log := slog.New(slog.DiscardHandler)
 	g := &gateway{t: t, pools: upstream.NewPools()}
 	g.state = snapshot.New(snapshot.Config{
@@ -126,7 +126,7 @@ func startSlow(t testing.TB, send time.Duration, change func(*engine.Config), mo
 		TLS:      &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
 		Log:      log,
 	})
-	protocol, err := New(Config{IdleTimeout: 10 * time.Second, SendTimeout: send, HeadLimit: 64 << 10})
+	protocol, err := New(Config{IdleTimeout: idle, SendTimeout: send, HeadLimit: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	t.Run("no window", func(t *testing.T) {
-		g := startSlow(t, 300*time.Millisecond, timeouts)
+		g := startSlow(t, 10*time.Second, 300*time.Millisecond, timeouts)
 		g.route("/a", up, "")
 		c := g.raw(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		c.request(1, "GET", "/a", true)
@@ -100,7 +100,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	})
 	t.Run("does not read", func(t *testing.T) {
-		g := startSlow(t, 300*time.Millisecond, timeouts)
+		g := startSlow(t, 10*time.Second, 300*time.Millisecond, timeouts)
 		g.route("/a", up, "")
 		c := g.raw(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 		if err := errors.Join(c.WriteWindowUpdate(0, 1<<30), c.flush()); err != nil {
@@ -110,7 +110,7 @@ func TestSlowClients(t *testing.T) {
 		await(t)
 	})
 	t.Run("no body", func(t *testing.T) {
-		g := startSlow(t, 10*time.Second, timeouts)
+		g := startSlow(t, 10*time.Second, 10*time.Second, timeouts)
 		g.route("/a", up, "")
 		c := g.raw(t)
 		c.request(1, "POST", "/a", false)
@@ -136,7 +136,7 @@ func TestSlowClients(t *testing.T) {
 // A connection whose answers cannot be sent is ended some time after the last
 // request, though its protocol has something to send.
 func TestUntakenAnswer(t *testing.T) {
-	g := startSlow(t, 10*time.Second, func(c *engine.Config) { c.KeepaliveTimeout = 100 * time.Millisecond })
+	g := startSlow(t, 10*time.Second, 10*time.Second, func(c *engine.Config) { c.KeepaliveTimeout = 100 * time.Millisecond })
 	g.route("/a", echo(t), "")
 	c := g.raw(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	c.request(1, "GET", "/a", true)
