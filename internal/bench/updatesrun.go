@@ -224,7 +224,7 @@ func (u *updated) write(ctx context.Context, prefix string, n int) (revision int
 // next is an object with a change: a route and an upstream in turn.
 func (u *updated) next() document {
 	u.n++
-	all := []document{}
+	var all []document
 	switch i := u.rng.IntN(u.inline + u.ups); {
 	case u.n%2 == 0:
 		all = upstream(u.e.origin, u.rng.IntN(u.ups))[:1]

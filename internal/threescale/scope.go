@@ -172,7 +172,7 @@ type originalRequest struct{ c *plugin.Ctx }
 func (o originalRequest) Field(name string) any {
 	switch name {
 	case "headers":
-		return originalHeaders{o.c}
+		return originalHeaders(o)
 	case "host", "server_addr":
 		s, _ := variable(name)(o.c)
 		return s

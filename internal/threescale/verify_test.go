@@ -126,7 +126,12 @@ func publicJSON(public any) json.RawMessage {
 	case *rsa.PublicKey:
 		return fmt.Appendf(nil, `{"kty":"RSA","n":%q,"e":%q}`, encode(k.N.Bytes()), encode(big.NewInt(int64(k.E)).Bytes()))
 	case *ecdsa.PublicKey:
-		return fmt.Appendf(nil, `{"kty":"EC","crv":%q,"x":%q,"y":%q}`, k.Curve.Params().Name, encode(k.X.Bytes()), encode(k.Y.Bytes())+"==")
+		point, err := k.Bytes() // 4, then the coordinates (SEC 1)
+		if err != nil {
+			panic(err)
+		}
+		x, y := point[1:1+len(point)/2], point[1+len(point)/2:]
+		return fmt.Appendf(nil, `{"kty":"EC","crv":%q,"x":%q,"y":%q}`, k.Curve.Params().Name, encode(x), encode(y)+"==")
 	case ed25519.PublicKey:
 		return fmt.Appendf(nil, `{"kty":"OKP","crv":"Ed25519","x":%q}`, encode(k))
 	}

@@ -162,7 +162,7 @@ func (s *Source) Run(ctx context.Context, apply func(model.Delta) error) error {
 	s.live(alive)
 	defer func() {
 		cancel()
-		s.live(nil)
+		s.live(nil) //lint:ignore SA1012 nil: nobody runs
 		s.loads.Wait()
 	}()
 	first := func(old *state) *state { return old }
