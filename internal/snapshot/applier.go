@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,10 +218,13 @@ func (a *Applier) apply(d model.Delta, same bool) {
 	for _, k := range d.Del {
 		n.remove(k)
 	}
-	for _, o := range d.Put {
-		n.put(o)
-		if m := &a.modified[o.Kind]; o.Modified > m.Load() {
-			m.Store(o.Modified)
+	for some := range slices.Chunk(d.Put, ahead) {
+		n.readAhead(some)
+		for _, o := range some {
+			n.put(o)
+			if m := &a.modified[o.Kind]; o.Modified > m.Load() {
+				m.Store(o.Modified)
+			}
 		}
 	}
 	n.compileGlobal()

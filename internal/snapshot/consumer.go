@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -198,13 +197,14 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
-	claims, err := n.claims(o.Kind, o.ID, o.Raw)
+	said := n.reading(o)
+	claims, err := said.claims, said.err
 	if o.Fault != nil {
 		err = o.Fault
 	}
 	var p *plan.Plan
 	if err == nil {
-		p, err = n.compileRecord(o.Key, o.Raw)
+		p, err = n.compileRecord(o.Key, said.plugins)
 	}
 	if err != nil {
 		n.fault(o.Key, err)
@@ -252,15 +252,11 @@ func (n *next) removeRecord(k model.Key) {
 
 // compileRecord compiles a consumer's plugins that run: those that do not
 // authenticate. nil: there are none.
-func (x *compiler) compileRecord(k model.Key, raw []byte) (*plan.Plan, error) {
+func (x *compiler) compileRecord(k model.Key, plugins model.Plugins) (*plan.Plan, error) {
 	if k.Kind != model.KindConsumer {
 		return nil, nil
 	}
-	m, err := apisix.Consumer(k.ID, raw)
-	if err != nil {
-		return nil, err
-	}
-	confs := x.withoutAuth(confsOf("consumers/"+k.ID, m.Plugins))
+	confs := x.withoutAuth(confsOf("consumers/"+k.ID, plugins))
 	if len(confs) == 0 {
 		return nil, nil
 	}
@@ -292,11 +288,12 @@ func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 func (n *next) recordAgain(old recordEntry) error {
 	n.compiled[model.KindConsumer].Add(1)
 	o := old.object()
-	claims, err := n.claims(o.Kind, o.ID, o.Raw)
-	if err != nil {
-		return err
+	said := n.readRecord(o.Kind, o.ID, o.Raw)
+	if said.err != nil {
+		return said.err
 	}
-	p, err := n.compileRecord(o.Key, o.Raw)
+	claims := said.claims
+	p, err := n.compileRecord(o.Key, said.plugins)
 	if err != nil {
 		return err
 	}
@@ -314,43 +311,6 @@ func (n *next) recordAgain(old recordEntry) error {
 type claim struct{ plugin, key string }
 
 func (c claim) path() string { return c.plugin + "\x00" + c.key }
-
-// claims are the keys of a record's authenticating plugins. Configuration that cannot
-// be read claims nothing.
-func (x *compiler) claims(kind model.Kind, id string, raw []byte) ([]claim, error) {
-	var plugins model.Plugins
-	if kind == model.KindCredential {
-		c, err := apisix.Credential(id, raw)
-		if err != nil {
-			return nil, err
-		}
-		plugins = c.Plugins
-	} else {
-		c, err := apisix.Consumer(id, raw)
-		if err != nil {
-			return nil, err
-		}
-		plugins = c.Plugins
-	}
-	var claims []claim
-	var faults []error
-	for name, raw := range plugins {
-		spec, known := x.all[name]
-		if !known || spec.CredentialSchema() == nil {
-			continue
-		}
-		key, _, err := spec.DecodeCredential(x.config.Open(spec.Spec, raw, true))
-		switch {
-		case err != nil:
-			faults = append(faults, err)
-		case secretRef(key):
-			faults = append(faults, fmt.Errorf("plugin %s: the secret reference of its key is not resolved", name))
-		default:
-			claims = append(claims, claim{name, key})
-		}
-	}
-	return claims, errors.Join(faults...)
-}
 
 // secretRef says that a key is still a reference: it must not authenticate
 // anybody who sends its text.
@@ -392,7 +352,7 @@ func (n *next) claim(c claim, r *record) {
 }
 
 func (n *next) unclaim(r *record) {
-	claims, _ := n.claims(r.kind(), r.id, r.raw)
+	claims := n.readRecord(r.kind(), r.id, r.raw).claims
 	for _, c := range claims {
 		all, disputed := n.disputed.Get(c.path())
 		if !disputed {

@@ -38,6 +38,8 @@ type next struct {
 	streamTable    streamTableEdit
 	touchedStreams map[string]struct{} // stream routes to be compiled
 
+	readings map[model.Key]*reading // of what is put next
+
 	touched map[string]struct{} // routes to be compiled
 	rules   bool                // global rules have changed
 	chosen  bool                // other plugins are enabled than before

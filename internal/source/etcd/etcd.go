@@ -39,7 +39,7 @@ type Config struct {
 	Timeout        time.Duration // one read or write; default 30 s
 	WatchTimeout   time.Duration // longest silence of a watch; default 50 s
 	ResyncDelay    time.Duration // least time between two full reads; default 5 s
-	PageSize       int           // most keys per range read; default 1,000
+	PageSize       int           // most keys per range read; default 100,000
 	Check          Check         // of the running state against the store
 	Log            *slog.Logger  // default: none
 
@@ -70,7 +70,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Prefix = strings.TrimRight(c.Prefix, "/")
 	if c.PageSize <= 0 {
-		c.PageSize = 1000
+		c.PageSize = 100_000
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
