@@ -34,7 +34,7 @@ func (s *Store) pagesOnce(ctx context.Context, c *clientv3.Client, dir string,
 	// A page is kept near this size whatever the size of the objects. etcd counts
 	// all that is left of a range at every read: many small pages of a large range
 	// cost its square.
-	const least, most = 2 << 20, 8 << 20
+	const least, most = 1 << 20, 4 << 20
 	end, limit := clientv3.GetPrefixRangeEnd(dir), min(100, s.cfg.PageSize)
 	for from := dir; ; {
 		res, err := s.page(ctx, c, from, end, limit, rev)
@@ -83,7 +83,7 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 		if was, ok := old.objects[ch.path]; !ok || was != mark {
 			delta.Put = append(delta.Put, ch.object)
 		}
-		if seen++; seen%min(s.cfg.PageSize, 10_000) == 0 {
+		if seen++; seen%min(s.cfg.PageSize, 1000) == 0 {
 			s.cfg.Loading(seen)
 		}
 	}

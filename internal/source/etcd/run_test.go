@@ -197,7 +197,7 @@ func TestLargeValues(t *testing.T) {
 	if err != nil || len(list) != objects {
 		t.Fatal(len(list), err)
 	}
-	if most := slices.Max(kv.sizes[1:]); len(kv.sizes) < 3 || most > 8<<20 {
+	if most := slices.Max(kv.sizes[1:]); len(kv.sizes) < 3 || most > 4<<20 {
 		t.Error("pages", kv.sizes)
 	}
 }
