@@ -10,6 +10,7 @@ import (
 	"weir/internal/plugins/attachconsumerlabel"
 	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/brotli"
+	"weir/internal/plugins/clickhouselogger"
 	"weir/internal/plugins/clientcontrol"
 	"weir/internal/plugins/consumerrestriction"
 	"weir/internal/plugins/cors"
@@ -65,6 +66,7 @@ func All() []plugin.Spec {
 		attachconsumerlabel.Plugin,
 		basicauth.Plugin,
 		brotli.Plugin,
+		clickhouselogger.Plugin,
 		clientcontrol.Plugin,
 		consumerrestriction.Plugin,
 		cors.Plugin,

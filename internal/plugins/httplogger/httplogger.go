@@ -2,11 +2,7 @@
 package httplogger
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -60,34 +56,24 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 
 // A receiver is the server that gets the entries of one configuration.
 type receiver struct {
-	url         string
-	host        string
-	auth        string
-	timeout     time.Duration
-	contentType string
-	begin, sep  string // of a batch
-	end         string
-	client      *http.Client
+	*logentry.Receiver
+	url        *url.URL
+	begin, sep string // of a batch
+	end        string
 }
 
 func newReceiver(c *Config, env plugin.Env) (*receiver, error) {
-	u, err := url.Parse(c.URI)
+	u, err := logentry.Endpoint("uri", c.URI)
 	if err != nil {
-		return nil, fmt.Errorf("property %q validation failed: %w", "uri", err)
+		return nil, err
 	}
-	if u.Scheme != "https" {
-		u.Scheme = "http"
+	header := http.Header{"Content-Type": {"text/plain"}}
+	if c.AuthHeader != "" {
+		header.Set("Authorization", c.AuthHeader)
 	}
-	r := &receiver{
-		url: u.String(), host: u.Host, auth: c.AuthHeader, timeout: time.Duration(c.Timeout) * time.Second,
-		contentType: "text/plain", sep: "\n",
-		client: &http.Client{
-			Transport:     connections(env, c.SSLVerify),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}
+	r := &receiver{url: u, sep: "\n", Receiver: logentry.NewReceiver(env, c.SSLVerify, time.Duration(c.Timeout)*time.Second, header)}
 	if c.ConcatMethod == "json" {
-		r.contentType = "application/json"
+		header.Set("Content-Type", "application/json")
 		if c.BatchMaxSize > 1 {
 			r.begin, r.sep, r.end = "[", ",", "]"
 		}
@@ -95,46 +81,6 @@ func newReceiver(c *Config, env plugin.Env) (*receiver, error) {
 	return r, nil
 }
 
-// transport is an http.Transport that ends with the gateway.
-type transport struct{ *http.Transport }
-
-func (t transport) Close() { t.CloseIdleConnections() }
-
-// connections are those of all configurations that verify certificates alike.
-func connections(env plugin.Env, verify bool) http.RoundTripper {
-	return plugin.Lasting(env, fmt.Sprintf("%s/verify=%v", name, verify), func() transport {
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.Proxy = nil
-		t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 16
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: !verify}
-		return transport{t}
-	})
-}
-
-// answerSize bounds what is read of an answer: enough to say what went wrong,
-// and to use the connection again.
-const answerSize = 64 << 10
-
 func (r *receiver) send(ctx context.Context, entries [][]byte) (done int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	body := logentry.Join(r.begin, entries, r.sep, r.end)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", r.contentType)
-	if r.auth != "" {
-		req.Header.Set("Authorization", r.auth)
-	}
-	res, err := r.client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, answerSize)) // the status has said all
-	if res.StatusCode >= 400 {
-		return 0, fmt.Errorf("%s answered %d: %.200q", r.host, res.StatusCode, answer)
-	}
-	return 0, nil
+	return 0, r.Post(ctx, r.url, logentry.Join(r.begin, entries, r.sep, r.end))
 }
