@@ -74,6 +74,7 @@ type Upstream struct {
 	Host          string // for pass_host rewrite
 	Retries       *int   // nil: nodes − 1
 	RetryTimeout  time.Duration
+	RetryOn       *RetryOn // nil: what has not reached a node, or can be sent again
 	Timeout       Timeout
 	Keepalive     *Keepalive // nil: the gateway's default
 	TLS           json.RawMessage
@@ -85,6 +86,14 @@ type Upstream struct {
 	ServiceName   string
 	Websocket     bool
 	MaxHead       int // bytes of a response's head; 0: the gateway's limit
+}
+
+// RetryOn are the cases in which a request has a further try, if it can be sent
+// again (nginx: proxy_next_upstream).
+type RetryOn struct {
+	Error, Timeout bool
+	Statuses       []int // of answers
+	NonIdempotent  bool  // also of requests that may have had an effect
 }
 
 // A Tunnel leads through the nodes of an upstream, forward proxies, to somewhere

@@ -180,6 +180,7 @@ func (p *Product) newWay(u *Upstream, connect Connect) (*way, error) {
 		Scheme: u.Scheme, Type: "roundrobin", PassHost: "pass", Retries: new(int), MaxHead: p.Runtime.UpstreamHead,
 		// APIcast's upstream block and nginx's defaults.
 		Keepalive: &model.Keepalive{Size: 1024, IdleTimeout: 60 * time.Second, Requests: 1000},
+		RetryOn:   p.Runtime.retryOn,
 		Nodes:     []model.Node{{Host: u.Host, Port: u.Port, Weight: 1}},
 	}
 	w := new(way)

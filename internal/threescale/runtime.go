@@ -78,7 +78,8 @@ type Runtime struct {
 	// request.
 	Manage func(ctx context.Context, mode, method, path string, body []byte) Managed
 
-	proxies *Proxies // of the environment
+	proxies *Proxies       // of the environment
+	retryOn *model.RetryOn // nil: nginx's default
 
 	accounts
 }
@@ -90,6 +91,7 @@ const tokenRoom = 128 << 20
 func NewRuntime(s Settings, log *slog.Logger, m *meter.Registry, now func() time.Time) *Runtime {
 	rt := &Runtime{Settings: s, Log: log, Meter: m, Now: now, tokens: cache.New[*Token](tokenRoom, now)}
 	rt.accounts.open(rt)
+	rt.retryOn = retryCases(s.RetryCases, log)
 	var err error
 	if rt.proxies, err = NewProxies(s.HTTPProxy, s.HTTPSProxy, s.AllProxy); err != nil {
 		log.Warn("a forward proxy of the environment cannot be used", "err", err)

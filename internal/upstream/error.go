@@ -39,6 +39,8 @@ const (
 	BadScheme
 	// NoPort: the scheme is not the upstream's, and the node has no port.
 	NoPort
+	// Unwanted: the answer has a status that is exchanged for a further try.
+	Unwanted
 	// Proxy: no connection could be made through a forward proxy.
 	Proxy
 )
@@ -62,6 +64,8 @@ var kinds = [...]struct {
 	BadBalancer:   {"no balancer", 502},
 	BadScheme:     {"scheme cannot be served", 502},
 	NoPort:        {"Can't detect upstream's scheme. You should either specify a port in the node or specify the upstream.scheme explicitly", 503},
+
+	Unwanted: {"the status of the answer asks for another try", 502},
 
 	Proxy: {"connecting through the forward proxy failed", 503},
 }

@@ -131,7 +131,7 @@ func (c *Call) again(n *node, err *Error) error {
 		retries = len(c.set.nodes) - 1
 	}
 	switch {
-	case !c.repeat || c.attempts > retries:
+	case !c.repeat || c.attempts > retries || !c.up.retriesOn(err.Kind):
 		return err
 	case c.up.retryTimeout > 0 && now.Sub(c.started) > c.up.retryTimeout:
 		return &Error{Kind: RetryTimeout, Addr: err.Addr, Err: err}
@@ -206,6 +206,9 @@ func (c *Call) exchange(n *node) error {
 	if err == nil || stopped(err) {
 		err = c.answer()
 	}
+	if err == nil && c.unwanted() {
+		return c.decline()
+	}
 	if err == nil {
 		c.answered()
 		return nil
@@ -240,7 +243,7 @@ func (c *Call) lose(err error) error {
 	if !c.refused {
 		e := c.fault(err)
 		c.repeat = replayable && conn.got == 0 && (e.Kind == Reset || e.Kind == Timeout) &&
-			(conn.written == 0 || idempotent(c.method()))
+			(conn.written == 0 || c.harmless())
 		err = e
 	}
 	c.mu.Lock()

@@ -265,6 +265,16 @@ func (u *upload) detach() (again bool) {
 	return !u.over && u.err == nil
 }
 
+// replayable says that the whole body was sent, and can be sent again.
+func (u *upload) replayable() bool {
+	if u.body == nil {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.complete && !u.over && u.err == nil
+}
+
 // faults returns why reading the body and why sending it failed.
 func (u *upload) faults() (read, send error) {
 	if u.body == nil {

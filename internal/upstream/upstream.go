@@ -88,7 +88,8 @@ type Upstream struct {
 	host         string
 	retries      int // −1: one try per node
 	retryTimeout time.Duration
-	idle         time.Duration // of streams
+	retryOn      *model.RetryOn // nil: every failure
+	idle         time.Duration  // of streams
 	tls          tlsSettings
 	family       *family
 	checkType    string // of configured checks, even if they are off
@@ -138,6 +139,7 @@ func Compile(m *model.Upstream, env Env) (*Upstream, error) {
 		host:         m.Host,
 		retries:      -1,
 		retryTimeout: m.RetryTimeout,
+		retryOn:      m.RetryOn,
 		timeout:      override(m.Timeout, override(env.Defaults.Timeout, defaultTimeout)),
 		idle:         idle(m.Timeout),
 		keepalive:    env.Defaults.Keepalive,
