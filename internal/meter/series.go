@@ -18,10 +18,10 @@ type Owner interface {
 // A Series is one combination of label values of a metric.
 type Series struct {
 	vec   *Vec
-	text  string // its labels as exposed
-	next  atomic.Pointer[Series]
 	value atomic.Int64   // of a counter or gauge; the sum of a histogram
 	cells []atomic.Int64 // of a histogram: observations per bucket
+	text  string         // its labels as exposed
+	next  atomic.Pointer[Series]
 
 	doomed atomic.Bool  // to be dropped by the next Sweep
 	last   atomic.Int64 // observations, or value, when Sweep last saw it change
@@ -147,10 +147,8 @@ func (v *Vec) find(values []string) (*Series, bool) {
 	if !v.registry.reserve() {
 		return nil, false
 	}
-	s := &Series{vec: v, text: string(text)}
-	if v.desc.Kind == Histogram {
-		s.cells = make([]atomic.Int64, len(v.bounds)+1)
-	}
+	s := newSeries(len(v.le))
+	s.vec, s.text = v, string(text)
 	v.byText[s.text] = s
 	if old := v.head.Load(); old != nil {
 		old.prev = s
@@ -158,6 +156,25 @@ func (v *Vec) find(values []string) (*Series, bool) {
 	}
 	v.head.Store(s)
 	return s, true
+}
+
+// usualCells is how many most histograms have: fifteen bounds and the infinite one.
+const usualCells = 16
+
+// newSeries makes a Series with so many cells, next to it if they are few.
+func newSeries(cells int) *Series {
+	switch {
+	case cells == 0:
+		return new(Series)
+	case cells > usualCells:
+		return &Series{cells: make([]atomic.Int64, cells)}
+	}
+	both := new(struct {
+		Series
+		cells [usualCells]atomic.Int64
+	})
+	both.Series.cells = both.cells[:cells]
+	return &both.Series
 }
 
 func (v *Vec) unlink(s *Series) {

@@ -26,9 +26,9 @@ type shard[K comparable, V any] struct {
 // An entry is immutable but for next, which the shard's mu guards for writing.
 type entry[K comparable, V any] struct {
 	hash  uint64
-	key   K
-	value V
 	next  atomic.Pointer[entry[K, V]]
+	value V
+	key   K
 }
 
 // NewTable makes an empty table.

@@ -85,7 +85,7 @@ type view struct {
 
 // Close forgets what the view has labelled. The series stay: others may have them,
 // too, and Prometheus wants to see them.
-func (v *view) Close() { v.sets.Delete(func(k key, _ *set) bool { return k.view == v }) }
+func (v *view) Close() { v.sets.Delete(func(k key, _ set) bool { return k.view == v }) }
 
 // log counts a request.
 func (v *view) log(c *plugin.Ctx) {
