@@ -200,10 +200,7 @@ func (x *exchange) end() {
 		x.call.Stop()
 	}
 	if x.engine.AccessLog != nil || x.watch != nil || x.run.HasLog() {
-		x.ctx.Sent.End = time.Now()
-		if x.calling {
-			x.noteTries()
-		}
+		x.ctx.Sent.End = x.endTime()
 		x.ctx.Sent.Received += x.upload.received()
 		x.logPhase()
 	}
@@ -213,6 +210,17 @@ func (x *exchange) end() {
 	x.release()
 	x.leaveProduct()
 	x.pin.Drop()
+}
+
+// endTime is when the last byte was sent, about now; an upstream's answer knows it.
+func (x *exchange) endTime() time.Time {
+	if x.calling {
+		x.noteTries()
+		if at := x.call.Ended(); !at.IsZero() {
+			return at
+		}
+	}
+	return time.Now()
 }
 
 // logPhase runs the Log phase, the access log and what watches requests.

@@ -233,6 +233,9 @@ func (c *Call) Stop() {
 	c.leaving, c.clean = conn, clean
 }
 
+// Ended is when Stop was called; zero where nothing was sent.
+func (c *Call) Ended() time.Time { return c.ended }
+
 // Finish is Stop and ends the use of the connection, which is kept if request
 // and response are complete and clean, and closed otherwise. It must follow
 // every RoundTrip, whatever that returned; Response and what was read are not
@@ -300,6 +303,7 @@ func (c *Call) Reset() {
 	c.Extra, c.Body, c.Length, c.Trailer, c.StopBody = nil, nil, 0, nil, nil
 	c.Timeout, c.Retries, c.BeforeTry, c.Early = nil, nil, nil, nil
 	c.Response, c.Node, c.HashKey, c.Status = nil, "", nil, 0
+	c.ended = time.Time{}
 	clear(c.Tries)
 	c.Tries = c.Tries[:0]
 	c.up, c.set, c.end, c.cert, c.id, c.filter = nil, nil, nil, nil, ident{}, filter{}

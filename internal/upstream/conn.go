@@ -33,6 +33,7 @@ type conn struct {
 	requests int // sent on it, with the current one
 
 	readBy, writeBy time.Time // deadlines as they are set
+	wrote           time.Time // about now: the request has just been written; zero: not so
 	readTimeout     time.Duration
 	sendTimeout     time.Duration
 
@@ -59,7 +60,7 @@ func newConn(tcp *net.TCPConn, p *pool, id ident, now func() time.Time) *conn {
 // begin makes c ready for a request.
 func (c *conn) begin(send, read time.Duration) {
 	c.sendTimeout, c.readTimeout = send, read
-	c.got, c.written = 0, 0
+	c.got, c.written, c.wrote = 0, 0, time.Time{}
 	c.requests++
 	c.lastWrite.Store(0)
 }
@@ -127,7 +128,11 @@ func (c *conn) refreshWrite(now time.Time) error {
 // expected before the request is sent: while the upload goes on, and for the
 // time-out after its last byte, it waits on.
 func (c *conn) Read(p []byte) (int, error) {
-	if err := c.refreshRead(c.now()); err != nil {
+	now := c.wrote
+	if c.wrote = (time.Time{}); now.IsZero() {
+		now = c.now()
+	}
+	if err := c.refreshRead(now); err != nil {
 		return 0, err
 	}
 	for {
@@ -136,7 +141,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		now := c.now()
+		now = c.now()
 		from := c.born.Add(time.Duration(c.lastWrite.Load()))
 		if c.uploading.Load() {
 			from = now
@@ -158,6 +163,7 @@ func (c *conn) writeHead(head []byte, now time.Time) error {
 	}
 	n, err := c.io.Write(head)
 	c.written += int64(n)
+	c.wrote = now
 	return err
 }
 
