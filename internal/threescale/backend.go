@@ -61,7 +61,7 @@ func NewClient(env plugin.Env) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend: %w", err)
 	}
-	host = cmp.Or(host, strings.Split(u.Header, ":")[0])
+	host = cmp.Or(host, strings.TrimSuffix(u.Header, ":"+strconv.Itoa(u.Port)))
 	proxy := p.Runtime.proxyFor(u, nil)
 	b := plugin.Keep(env, "3scale backend "+endpoint+" "+host, func() *backend { return newBackend(env, u, host, proxy) })
 	if b.err != nil {
@@ -85,6 +85,9 @@ func NewClient(env plugin.Env) (*Client, error) {
 	c.report = base + "/transactions.xml?" + string(proof)
 	return c, nil
 }
+
+// Host is the Host header of requests to the backend.
+func (k *Client) Host() string { return k.backend.host }
 
 func newBackend(env plugin.Env, u *Upstream, host string, proxy *Proxy) *backend {
 	rt := ProductOf(env).Runtime

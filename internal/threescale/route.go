@@ -30,6 +30,9 @@ func Route(c *plugin.Ctx) *plugin.Reply {
 	}
 	r := Of(c)
 	p := r.Product
+	if r.Delegated && r.asked.key == "" {
+		return p.Failed // who should have asked for the authorization did not, as under a condition that has changed
+	}
 	u := cmp.Or(r.Upstream, p.Upstream)
 	if u == nil {
 		if n := p.Runtime.aimless.due(); n > 0 {

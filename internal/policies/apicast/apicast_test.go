@@ -606,3 +606,34 @@ func TestRememberedAllocatesNothing(t *testing.T) {
 		t.Error("the backend was asked")
 	}
 }
+
+// What another policy was to authorize, and did not, does not pass: a condition
+// around it may have changed between the phases.
+func TestDelegatedToNobody(t *testing.T) {
+	delegates := plugin.Define(plugin.Meta{Name: "delegates"}, func(*struct{}, plugin.Env) (plugin.Phases, error) {
+		return plugin.Phases{Rewrite: func(c *plugin.Ctx) *plugin.Reply {
+			threescale.Of(c).Delegated = true
+			return nil
+		}}, nil
+	})
+	c := newChain(t, threescale.Settings{}, byKey, hits, "", policy{delegates, "{}"}, policy{Policy, "{}"})
+	if k := c.get("/?user_key=k"); k.status() != 403 || k.To.Upstream != nil || len(c.backend.Calls()) != 0 {
+		t.Error(k.status())
+	}
+}
+
+func TestBackendHosts(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"http://backend.test:8089": "backend.test", "https://backend.test": "backend.test", "https://[::1]:8443/x": "[::1]",
+	} {
+		p := threescaletest.Product(t, nil, fmt.Sprintf(`{"id":1,"backend_version":1,"proxy":{"backend":{"endpoint":%q}}}`, endpoint), "")
+		env := threescaletest.Reaching(t, p)
+		client, err := threescale.NewClient(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.Host(); got != want {
+			t.Errorf("%s: %s, want %s", endpoint, got, want)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/plugin/plugintest"
 	"weir/internal/policies/caching"
 	"weir/internal/threescale"
 )
@@ -230,5 +231,31 @@ func TestTokenEnds(t *testing.T) {
 			t.Fatal("it does not end")
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A token that was seen, whose authorization is remembered, costs no allocation.
+func TestSeenTokenAllocatesNothing(t *testing.T) {
+	if plugintest.Race {
+		t.Skip("pools forget under the race detector")
+	}
+	s := newSigner(t)
+	c := newChain(t, threescale.Settings{}, openID, oidcProxy(""), s.oidc("k"))
+	x := plugintest.NewCtx("/orders", bearer(s.token("k", `{"realm_access":{"roles":["a","b"]}}`)))
+	request := func() {
+		x.Path, x.Client = "/orders", "127.0.0.1"
+		c.product.Begin(x)
+		if reply := c.phases[0].Rewrite(x); reply != nil {
+			t.Fatal(reply.Status)
+		}
+		if reply := c.phases[0].Access(x); reply != nil {
+			t.Fatal(reply.Status)
+		}
+		threescale.End(x)
+		x.Reset()
+	}
+	request()
+	if n := testing.AllocsPerRun(200, request); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
