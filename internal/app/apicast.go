@@ -323,18 +323,12 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 	return nil
 }
 
-// hostPatience bounds the wait for a host's configuration, beyond the source's
-// own bound.
-const hostPatience = 20 * time.Second
-
-// wantHost has the lazy loader bring a host.
+// wantHost has the lazy loader bring a host, which bounds the wait.
 func (g *Gateway) wantHost(host string) {
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		host = host[:i]
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hostPatience)
-	defer cancel()
-	_ = g.account.source.Want(ctx, strings.ToLower(strings.TrimSuffix(host, "."))) // the source has logged it
+	_ = g.account.source.Want(context.Background(), strings.ToLower(strings.TrimSuffix(host, "."))) // the source has logged it
 }
 
 func (g *Gateway) listenProducts(ctx context.Context, p productPort) error {
