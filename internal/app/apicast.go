@@ -93,6 +93,7 @@ func (g *Gateway) openAccount(context.Context) error {
 func settingsOf(c *config.APIcast) (threescale.Settings, error) {
 	s := threescale.Settings{
 		BackendOverride: c.Backend.Override, Resilient: c.Backend.Resilient, ReportingThreads: c.Backend.Threads, ResponseCodes: c.Backend.Codes,
+		BatchRoom:   int64(c.Backend.Batches),
 		PathRouting: c.PathRouting, PathRoutingOnly: c.PathRoutingOnly, VerifyTLS: c.Upstream.Verify, ExtendedMetrics: c.ExtendedMetrics,
 		RetryCases: c.Upstream.RetryCases, UserAgent: userAgent(c.Portal.Channel), Environment: c.Portal.Channel,
 		CacheStatusCodes: c.Upstream.CacheStatuses, CacheMaxTime: c.Upstream.CacheTime, RedisURL: c.RedisURL,

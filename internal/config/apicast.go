@@ -75,6 +75,7 @@ type Backend struct {
 	Resilient bool   // APICAST_BACKEND_CACHE_HANDLER
 	Threads   int    // APICAST_REPORTING_THREADS
 	Codes     bool   // APICAST_RESPONSE_CODES
+	Batches   Size   // memory of what 3scale_batcher gathers: APICAST_POLICY_BATCHER_SHARED_MEMORY_SIZE
 }
 
 // UpstreamVariables are how upstreams are reached.
@@ -278,6 +279,7 @@ func (v *variables) backend(a *APIcast) {
 		Resilient: v.oneOf("APICAST_BACKEND_CACHE_HANDLER", "strict", "strict", "resilient") == "resilient",
 		Threads:   v.number("APICAST_REPORTING_THREADS", 0),
 		Codes:     v.flag("APICAST_RESPONSE_CODES"),
+		Batches:   v.size("APICAST_POLICY_BATCHER_SHARED_MEMORY_SIZE", "20m"),
 	}
 	a.Proxies = Proxies{
 		HTTP: v.any("http_proxy", "HTTP_PROXY"), HTTPS: v.any("https_proxy", "HTTPS_PROXY"),
@@ -367,23 +369,22 @@ const NoProvider = "none"
 
 // without says why variables change nothing.
 var without = map[string]string{
-	"APICAST_BUILTIN_POLICY_LOAD_PATH":          "policies are part of the binary",
-	"APICAST_CUSTOM_CONFIG":                     "there is no Lua",
-	"APICAST_DIR":                               "there are no files to find",
-	"APICAST_LOADED_ENVIRONMENTS":               "internal to APIcast",
-	"APICAST_LUA_SOCKET_KEEPALIVE_REQUESTS":     "there is no Lua",
-	"APICAST_MODULE":                            "there is no Lua",
-	"APICAST_OIDC_LOG_LEVEL":                    "issuers that fail are warnings",
-	"APICAST_OPENRESTY_BINARY":                  "there is no nginx",
-	"APICAST_POLICY_BATCHER_SHARED_MEMORY_SIZE": "memory is not divided",
-	"APICAST_PROXY_HTTPS_PASSWORD_FILE":         "keys are not encrypted",
-	"APICAST_PROXY_HTTPS_SESSION_REUSE":         "sessions are reused",
-	"APICAST_SERVICE_CACHE_SIZE":                "every product is kept",
-	"APICAST_VALIDATE_POLICY_CONFIGS":           "configurations are always checked",
-	"NGINX_METRICS_LOG_LEVEL":                   "there is no nginx",
-	"NGINX_METRICS_MAX_LOGS":                    "there is no nginx",
-	"OPENTELEMETRY":                             "requests are not traced",
-	"OPENTELEMETRY_CONFIG":                      "requests are not traced",
+	"APICAST_BUILTIN_POLICY_LOAD_PATH":      "policies are part of the binary",
+	"APICAST_CUSTOM_CONFIG":                 "there is no Lua",
+	"APICAST_DIR":                           "there are no files to find",
+	"APICAST_LOADED_ENVIRONMENTS":           "internal to APIcast",
+	"APICAST_LUA_SOCKET_KEEPALIVE_REQUESTS": "there is no Lua",
+	"APICAST_MODULE":                        "there is no Lua",
+	"APICAST_OIDC_LOG_LEVEL":                "issuers that fail are warnings",
+	"APICAST_OPENRESTY_BINARY":              "there is no nginx",
+	"APICAST_PROXY_HTTPS_PASSWORD_FILE":     "keys are not encrypted",
+	"APICAST_PROXY_HTTPS_SESSION_REUSE":     "sessions are reused",
+	"APICAST_SERVICE_CACHE_SIZE":            "every product is kept",
+	"APICAST_VALIDATE_POLICY_CONFIGS":       "configurations are always checked",
+	"NGINX_METRICS_LOG_LEVEL":               "there is no nginx",
+	"NGINX_METRICS_MAX_LOGS":                "there is no nginx",
+	"OPENTELEMETRY":                         "requests are not traced",
+	"OPENTELEMETRY_CONFIG":                  "requests are not traced",
 }
 
 // ignored are the variables that change nothing, sorted.
