@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/upstream"
 	"weir/internal/wire"
@@ -129,7 +130,7 @@ func (x *exchange) resize(from int) {
 	r := x.ctx.Response
 	for _, f := range x.filters[from:] {
 		n := wire.Chunked
-		if s, ok := f.(plugin.Sized); ok {
+		if s, ok := f.BodyFilter.(plugin.Sized); ok {
 			n = max(s.Size(r.Length), n)
 		}
 		r.Length = n
@@ -140,7 +141,7 @@ func (x *exchange) resize(from int) {
 // ended says that a filter needs nothing of the upstream's body.
 func (x *exchange) ended() bool {
 	for _, f := range x.filters {
-		if e, ok := f.(plugin.Ender); ok && e.Ended() {
+		if e, ok := f.BodyFilter.(plugin.Ender); ok && e.Ended() {
 			return true
 		}
 	}
@@ -150,7 +151,7 @@ func (x *exchange) ended() bool {
 // watched says that a filter wants to see a body that the client does not get.
 func (x *exchange) watched() bool {
 	for _, f := range x.filters {
-		if w, ok := f.(plugin.Witness); ok && w.Watches() {
+		if w, ok := f.BodyFilter.(plugin.Witness); ok && w.Watches() {
 			return true
 		}
 	}
@@ -159,20 +160,30 @@ func (x *exchange) watched() bool {
 
 // closeFilters ends the filters, whether they have seen the end or not.
 func (x *exchange) closeFilters() {
-	for _, f := range x.filters {
-		if c, ok := f.(interface{ Close() }); ok {
-			c.Close()
+	for i := range x.filters {
+		if c, ok := x.filters[i].BodyFilter.(interface{ Close() }); ok {
+			x.closeFilter(c, x.filters[i].Step)
 		}
 	}
 	clear(x.filters)
 	x.filters = x.filters[:0]
 }
 
+// closeFilter closes one. If that panics, the others and the gateway go on.
+func (x *exchange) closeFilter(c interface{ Close() }, s *plan.Step) {
+	defer x.survive("a body filter panicked at its end")
+	x.run.Enter(s)
+	c.Close()
+	x.run.Enter(nil)
+}
+
 // filter passes a piece of the body through the filters.
 func (x *exchange) filter(p []byte, last bool) []byte {
-	for _, f := range x.filters {
-		p = f.Write(p, last)
+	for i := range x.filters {
+		x.run.Enter(x.filters[i].Step)
+		p = x.filters[i].Write(p, last)
 	}
+	x.run.Enter(nil)
 	return p
 }
 

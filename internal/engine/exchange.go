@@ -64,7 +64,7 @@ type exchange struct {
 
 	local   wire.Response // an answer of the gateway's own
 	trailer *wire.Header  // of the answer; nil: none
-	filters []plugin.BodyFilter
+	filters []plan.Filter
 
 	buffered []byte // what was read of the request's body for plugins and variables
 	whole    bool   // that is all of it
@@ -187,11 +187,13 @@ func (x *exchange) enter(snap *snapshot.Snapshot) *plugin.Reply {
 // end runs whatever happened: it logs, counts and unpins.
 func (x *exchange) end() {
 	if p := recover(); p != nil {
-		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
-		run := x.run
+		name, owner := x.culprit()
+		x.engine.Log.Error("a request was lost to a panic", "route", x.routeID(), "plugin", name, "owner", owner,
+			"panic", p, "stack", string(debug.Stack()))
+		run, filters := x.run, x.filters
 		x.run, x.filters = plan.Run{}, nil // the answer is the gateway's own
 		x.fail(500, errPanic)
-		x.run = run // what its plugins have begun they end
+		x.run, x.filters = run, filters // what its plugins have begun they end
 	}
 	x.closeFilters()
 	x.logFailure()
@@ -210,6 +212,15 @@ func (x *exchange) end() {
 	x.release()
 	x.leaveProduct()
 	x.pin.Drop()
+}
+
+// culprit is the plugin whose function runs and the object that carries it; empty:
+// none does.
+func (x *exchange) culprit() (plugin, owner string) {
+	if s := x.run.At(); s != nil {
+		return s.Plugin, s.Owner
+	}
+	return "", ""
 }
 
 // endTime is when the last byte was sent, about now; an upstream's answer knows it.
@@ -235,18 +246,23 @@ func (x *exchange) logPhase() {
 }
 
 func (x *exchange) runLog() {
-	defer x.surviveLog()
+	defer x.survive("a log phase panicked")
 	x.run.Log(&x.ctx)
 }
 
 func (x *exchange) writeAccess() {
-	defer x.surviveLog()
+	defer x.survive("a log phase panicked")
 	x.engine.AccessLog(&x.ctx)
 }
 
-// surviveLog is deferred: it reports a panic and ends it.
-func (x *exchange) surviveLog() {
+// survive is deferred: it reports a panic and ends it.
+func (x *exchange) survive(what string) {
 	if p := recover(); p != nil {
-		x.engine.Log.Error("a log phase panicked", "route", x.routeID(), "panic", p, "stack", string(debug.Stack()))
+		if l, ok := p.(*plan.Lost); ok {
+			x.run.Enter(l.Step)
+		}
+		name, owner := x.culprit()
+		x.engine.Log.Error(what, "route", x.routeID(), "plugin", name, "owner", owner, "panic", p, "stack", string(debug.Stack()))
+		x.run.Enter(nil)
 	}
 }

@@ -21,6 +21,22 @@ type Run struct {
 	group, consumer *Plan
 	merged          bool  // group or consumer has steps
 	attached        phase // that group or consumer have
+
+	at *Step // whose function runs; nil: none
+}
+
+// At is the plugin whose function runs, or has not returned because it panicked;
+// nil: none does.
+func (r *Run) At() *Step { return r.at }
+
+// Enter says that a function of s runs, one that was opened as a Filter; nil: that
+// it has returned.
+func (r *Run) Enter(s *Step) { r.at = s }
+
+// A Filter is a filter of the response's body and the step that opened it.
+type Filter struct {
+	plugin.BodyFilter
+	*Step
 }
 
 // Attach adds the plans of the authenticated consumer; nil: none.
@@ -39,7 +55,7 @@ func (r *Run) Rewrite(c *plugin.Ctx) *plugin.Reply {
 	if reply := r.global(rewriteOf, c); reply != nil || r.Route == nil {
 		return reply
 	}
-	return run(rewriteOf(r.Route), c)
+	return r.run(rewriteOf(r.Route), c)
 }
 
 // Access runs what follows: the Rewrite phase of the attached plans, then the
@@ -56,7 +72,7 @@ func (r *Run) Access(c *plugin.Ctx) *plugin.Reply {
 	if r.merges(access) {
 		return r.merge(accessOf, r.Route, c)
 	}
-	return run(accessOf(r.Route), c)
+	return r.run(accessOf(r.Route), c)
 }
 
 // Content runs the Content phase of the route's plan.
@@ -64,7 +80,7 @@ func (r *Run) Content(c *plugin.Ctx) *plugin.Reply {
 	if r.Route == nil {
 		return nil
 	}
-	return run(contentOf(r.Route), c)
+	return r.run(contentOf(r.Route), c)
 }
 
 // Before runs the BeforeProxy phase.
@@ -75,7 +91,7 @@ func (r *Run) Before(c *plugin.Ctx) *plugin.Reply {
 	if r.merges(before) {
 		return r.merge(beforeOf, r.Route, c)
 	}
-	return run(beforeOf(r.Route), c)
+	return r.run(beforeOf(r.Route), c)
 }
 
 // HasBefore says whether Before can do anything.
@@ -124,28 +140,42 @@ func (r *Run) Header(c *plugin.Ctx) { r.respond(header, headerOf, c, nil) }
 // Log runs the Log phase, in which plugins end what they have begun: a step that
 // panics does not keep others from running. The first panic goes on at the end.
 func (r *Run) Log(c *plugin.Ctx) {
-	var lost error
+	var lost *Lost
 	r.respond(log, logOf, c, &lost)
 	if lost != nil {
 		panic(lost)
 	}
 }
 
+// A Lost is the panic of a step, and where it happened.
+type Lost struct {
+	*Step
+	Panic any
+	Stack []byte
+}
+
+// Error implements error.
+func (l *Lost) Error() string {
+	return fmt.Sprintf("plugin %s of %s: %v\n%s", l.Plugin, l.Owner, l.Panic, l.Stack)
+}
+
 // OpenBody appends the filters of the response's body to dst.
-func (r *Run) OpenBody(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+func (r *Run) OpenBody(dst []Filter, c *plugin.Ctx) []Filter {
 	return r.open(body, bodyOf, dst, c)
 }
 
 // OpenEncode appends the encodings of what the filters make of the body.
-func (r *Run) OpenEncode(dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+func (r *Run) OpenEncode(dst []Filter, c *plugin.Ctx) []Filter {
 	return r.open(encode, encodeOf, dst, c)
 }
 
-func (r *Run) open(of phase, list func(*Plan) []BodyStep, dst []plugin.BodyFilter, c *plugin.Ctx) []plugin.BodyFilter {
+func (r *Run) open(of phase, list func(*Plan) []BodyStep, dst []Filter, c *plugin.Ctx) []Filter {
 	open := func(s BodyStep) {
+		r.at = s.Step
 		if f := s.Open(c); f != nil {
-			dst = append(dst, f)
+			dst = append(dst, Filter{f, s.Step})
 		}
+		r.at = nil
 	}
 	if r.Global != nil {
 		for _, s := range list(r.Global) {
@@ -191,16 +221,23 @@ func listOf[S any](p *Plan, of phase, list *[]S) []S {
 	return *list
 }
 
-func run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
+func (r *Run) run(steps []RequestStep, c *plugin.Ctx) *plugin.Reply {
 	for i := range steps {
 		if steps[i].skipped(c) {
 			continue
 		}
-		if r := steps[i].Run(c); r != nil {
-			return r
+		if reply := r.step(&steps[i], c); reply != nil {
+			return reply
 		}
 	}
 	return nil
+}
+
+func (r *Run) step(s *RequestStep, c *plugin.Ctx) *plugin.Reply {
+	r.at = s.Step
+	reply := s.Run(c)
+	r.at = nil
+	return reply
 }
 
 // skipped says that the step was asked to be left out.
@@ -224,7 +261,7 @@ func (r *Run) global(list func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Repl
 		if r.skipGlobal(steps[i].mark) || steps[i].skipped(c) {
 			continue
 		}
-		if reply := steps[i].Run(c); reply != nil {
+		if reply := r.step(&steps[i], c); reply != nil {
 			return reply
 		}
 	}
@@ -233,11 +270,11 @@ func (r *Run) global(list func(*Plan) []RequestStep, c *plugin.Ctx) *plugin.Repl
 
 // respond runs the steps of a phase. If lost is not nil, it gets the first panic
 // and all others run.
-func (r *Run) respond(of phase, list func(*Plan) []ResponseStep, c *plugin.Ctx, lost *error) {
+func (r *Run) respond(of phase, list func(*Plan) []ResponseStep, c *plugin.Ctx, lost **Lost) {
 	if r.Global != nil {
 		for _, s := range list(r.Global) {
 			if !r.skipGlobal(s.mark) {
-				s.run(c, lost)
+				s.run(r, c, lost)
 			}
 		}
 	}
@@ -246,7 +283,7 @@ func (r *Run) respond(of phase, list func(*Plan) []ResponseStep, c *plugin.Ctx, 
 	}
 	if !r.merges(of) {
 		for _, s := range list(r.Route) {
-			s.run(c, lost)
+			s.run(r, c, lost)
 		}
 		return
 	}
@@ -256,19 +293,21 @@ func (r *Run) respond(of phase, list func(*Plan) []ResponseStep, c *plugin.Ctx, 
 		if i < 0 {
 			return
 		}
-		list(m.plans[i])[m.at[i]-1].run(c, lost)
+		list(m.plans[i])[m.at[i]-1].run(r, c, lost)
 	}
 }
 
-func (s ResponseStep) run(c *plugin.Ctx, lost *error) {
+func (s ResponseStep) run(r *Run, c *plugin.Ctx, lost **Lost) {
 	if lost != nil {
 		defer func() {
 			if p := recover(); p != nil && *lost == nil {
-				*lost = fmt.Errorf("plugin %s of %s: %v\n%s", s.Plugin, s.Owner, p, debug.Stack())
+				*lost = &Lost{s.Step, p, debug.Stack()}
 			}
 		}()
 	}
+	r.at = s.Step
 	s.Run(c)
+	r.at = nil
 }
 
 // merge runs a request phase of the attached plans and of route (nil: without).
@@ -283,7 +322,7 @@ func (r *Run) merge(list func(*Plan) []RequestStep, route *Plan, c *plugin.Ctx) 
 		if s.skipped(c) {
 			continue
 		}
-		if reply := s.Run(c); reply != nil {
+		if reply := r.step(s, c); reply != nil {
 			return reply
 		}
 	}
