@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime/debug"
 
 	"weir/internal/plugin"
 )
@@ -98,18 +99,33 @@ func (x *exchange) tapped(r io.Reader) io.Reader {
 	if len(x.ctx.Taps()) == 0 {
 		return r
 	}
-	return &tapped{r, x}
+	return &tapped{r: r, x: x}
 }
 
 type tapped struct {
-	r io.Reader
-	x *exchange
+	r    io.Reader
+	x    *exchange
+	lost bool // a plugin panicked: nothing more is shown
 }
 
 func (t *tapped) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
-	t.x.tap(p[:n])
+	if !t.lost {
+		t.see(p[:n])
+	}
 	return n, err
+}
+
+// see shows a piece. Reading may happen on a goroutine of its own, where a panic
+// would end the gateway; who only looks on does not hold up the request either.
+func (t *tapped) see(piece []byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.lost = true
+			t.x.engine.Log.Error("a plugin panicked at a request's body", "route", t.x.routeID(), "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	t.x.tap(piece)
 }
 
 // Ready says that Read would not wait.

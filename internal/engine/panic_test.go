@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -128,5 +129,29 @@ func TestPanicOfAGuard(t *testing.T) {
 				t.Errorf("afterwards: status %d", r.StatusCode)
 			}
 		})
+	}
+}
+
+type crashingTap struct{}
+
+func (crashingTap) See([]byte) { panic("see") }
+
+// TestPanicOfATap: a plugin that panics at the sight of a body, which another
+// goroutine uploads, loses sight of it, and nothing else is lost.
+func TestPanicOfATap(t *testing.T) {
+	up := echo(t)
+	lines := new(journal)
+	tap := plugin.Define(plugin.Meta{Name: "tap", Doc: "Test plugin."}, func(*struct{}, plugin.Env) (plugin.Phases, error) {
+		return plugin.Phases{Access: func(c *plugin.Ctx) *plugin.Reply { c.TapBody(crashingTap{}); return nil }}, nil
+	})
+	g := startPlugins(t, router.HostURI, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(lines, nil)) }, []plugin.Spec{tap})
+	g.put("routes/tapped", route("/x", up.addr, `,"plugins":{"tap":{}}`))
+	c := g.dial()
+	c.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n%s", strings.Repeat("x", 300_000))
+	if r, _ := c.answer("POST"); r.StatusCode != 200 {
+		t.Errorf("status %d, want 200", r.StatusCode)
+	}
+	if line := lines.take("a plugin panicked at a request's body"); line["route"] != "tapped" {
+		t.Errorf("the log says %v", line)
 	}
 }
