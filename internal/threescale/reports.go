@@ -27,6 +27,7 @@ var reports = sync.Pool{New: func() any { return new(report) }}
 const (
 	reportsWaiting = 16 << 10
 	reportsAtOnce  = 1024
+	reportersReady = 16
 	reporterIdles  = 5 * time.Second
 )
 
@@ -63,7 +64,11 @@ func (r *reporter) post(j *report) bool {
 		return false
 	}
 	if r.idle.Load() == 0 {
-		r.hire()
+		// Under load all are busy most of the time. That is no reason for more of
+		// them, each with a connection, but that reports pile up is.
+		if n := r.running.Load(); n < reportersReady || len(r.queue) > int(n) {
+			r.hire()
+		}
 	}
 	return true
 }
@@ -93,6 +98,12 @@ func (r *reporter) work() {
 	rest := time.NewTimer(reporterIdles)
 	defer rest.Stop()
 	for {
+		select {
+		case j := <-r.queue:
+			j.do()
+			continue
+		default:
+		}
 		r.idle.Add(1)
 		rest.Reset(reporterIdles)
 		select {
