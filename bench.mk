@@ -46,6 +46,9 @@ bench-plugins: ## what plugins cost inside the process, compared by benchstat (R
 bench-ab: bench-weir ## prometheus as a global rule over the wire: off, returning at once, complete (BENCH_FLAGS="--pairs 40")
 	@bin/weir bench ab --plugin prometheus --global $(BENCH_FLAGS)
 
+bench-profiled: bench-weir ## what being profiled costs a gateway: CPU per request and throughput beside itself
+	@bin/weir bench ab --profiled $(BENCH_FLAGS)
+
 bench-reload: bench-weir ## 600 3scale products refreshed every 15 s, 0, 1 and 10 % changed, paired with idle phases (BENCH_FLAGS="--batcher")
 	@bin/weir bench reload $(BENCH_FLAGS)
 

@@ -24,6 +24,8 @@ type abOptions struct {
 	global       bool
 	states       []string
 
+	profiled bool // compare a gateway with itself while it is profiled
+
 	paths, headers []string
 	status         int
 	differ         bool
@@ -50,6 +52,8 @@ assumption about how measurements scatter. Where it holds 0 the difference is
   --a FILE --b FILE          two configurations
   --plugin NAME              states of a plugin, on every route or with --global
                              in a global rule: off, return, complete
+  --profiled                 one configuration (--base FILE), alone and while a
+                             profile of CPU is taken as weir profile does
   --a-bin PATH --b-bin PATH  two binaries, with one configuration (--base FILE)
                              or one each
 
@@ -98,6 +102,7 @@ func abCommand() *cobra.Command {
 	f.StringVar(&o.plugin, "plugin", "", "compare states of this plugin")
 	f.StringVar(&o.conf, "conf", "{}", "its configuration, as JSON")
 	f.BoolVar(&o.global, "global", false, "in a global rule instead of on every route")
+	f.BoolVar(&o.profiled, "profiled", false, "compare a gateway with one that is being profiled")
 	f.StringSliceVar(&o.states, "states", []string{stateOff, stateReturn, stateComplete}, "states to compare, with the first one")
 	f.StringArrayVar(&o.paths, "path", []string{abPath}, "path of the requests; several are sent in turn")
 	f.StringArrayVar(&o.headers, "header", nil, "header `line` of every request, for instance 'apikey: secret'")
@@ -120,8 +125,10 @@ func abCommand() *cobra.Command {
 func (o *abOptions) check() error {
 	pair := o.files[0] != "" && o.files[1] != ""
 	switch {
-	case o.plugin == "" && !pair && o.bins[1] == "":
-		return errors.New("nothing to compare: give --a and --b, or --plugin, or --a-bin and --b-bin")
+	case o.plugin == "" && !pair && o.bins[1] == "" && !o.profiled:
+		return errors.New("nothing to compare: give --a and --b, or --plugin, or --a-bin and --b-bin, or --profiled")
+	case o.profiled && (o.plugin != "" || o.files[0]+o.files[1] != "" || o.bins[1] != ""):
+		return errors.New("--profiled compares one configuration (--base) and one binary (--a-bin) with itself")
 	case o.plugin != "" && (o.files[0]+o.files[1] != "" || o.bins[1] != ""):
 		return errors.New("--plugin compares states with one configuration (--base) and one binary (--a-bin)")
 	case !pair && o.files[0]+o.files[1] != "":

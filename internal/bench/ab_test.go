@@ -198,7 +198,7 @@ func TestSides(t *testing.T) {
 
 	written := func(s side) (config, rules object) {
 		out := t.TempDir()
-		if err := s.write(out, 4711); err != nil {
+		if err := s.write(out, []int{4711, 4712}); err != nil {
 			t.Fatal(err)
 		}
 		for path, to := range map[string]*object{"config.yaml": &config, "apisix.yaml": &rules} {
@@ -253,6 +253,7 @@ func TestABOptions(t *testing.T) {
 		"nothing to compare": func(o *abOptions) { o.plugin = "" },
 		"belong together":    func(o *abOptions) { o.plugin, o.files[0], o.bins[1] = "", "x", "y" },
 		"--plugin compares":  func(o *abOptions) { o.bins[1] = "x" },
+		"with itself":        func(o *abOptions) { o.profiled = true },
 		"at least 6":         func(o *abOptions) { o.pairs = 5 },
 		"want 1 to 6":        func(o *abOptions) { o.starts = 7 },
 		"--states x":         func(o *abOptions) { o.states = []string{"off", "x"} },

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,6 +30,7 @@ type target struct {
 	cpu     func() (time.Duration, error) // used since its start
 	explain func(error) error             // adds what the gateway said last; nil: nothing is known
 	stop    func()
+	control string // URL of the Control API of a side that is profiled; empty: it is not
 }
 
 // A contest is one run of `weir bench ab`.
@@ -94,14 +96,14 @@ func measureAB(ctx context.Context, o *abOptions, progress *progress) (*ABReport
 
 // startSide runs a gateway on a free port and waits until it answers.
 func startSide(ctx context.Context, s *side, dir string, place func(func() error) error, ready time.Duration) (*target, error) {
-	free, err := freePorts(1)
+	free, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := s.write(dir, free[0]); err != nil {
+	if err := s.write(dir, free); err != nil {
 		return nil, err
 	}
 	var p *process
@@ -115,6 +117,9 @@ func startSide(ctx context.Context, s *side, dir string, place func(func() error
 	t := &target{
 		name: s.name, pid: p.cmd.Process.Pid, dial: tcpDialer(fmt.Sprintf("127.0.0.1:%d", free[0])), explain: p.explain, stop: p.stop,
 		cpu: func() (time.Duration, error) { return cpuTime(p.cmd.Process.Pid) },
+	}
+	if s.profiled {
+		t.control = fmt.Sprintf("http://127.0.0.1:%d", free[1])
 	}
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
@@ -191,6 +196,10 @@ func (c *contest) measure(ctx context.Context, t *target, length time.Duration) 
 		return s, err
 	}
 	defer l.Stop()
+	if t.control != "" {
+		wait := takeProfile(ctx, t.control, c.opts.settle+length)
+		defer func() { err = errors.Join(err, wait()) }()
+	}
 	if !sleepUntil(ctx, time.Now().Add(c.opts.settle)) {
 		return s, ctx.Err()
 	}
@@ -269,4 +278,31 @@ func fetch(ctx context.Context, dial dialer, request []byte) (status int, body [
 	defer r.Body.Close()
 	body, err = io.ReadAll(r.Body)
 	return r.StatusCode, body, err
+}
+
+// takeProfile has a gateway profile itself for that long and a little longer. wait
+// says whether it did.
+func takeProfile(ctx context.Context, control string, length time.Duration) (wait func() error) {
+	const margin = 200 * time.Millisecond
+	done := make(chan error, 1)
+	go func() { done <- profileOnce(ctx, control, (length + margin).Seconds()) }()
+	return func() error { return <-done }
+}
+
+func profileOnce(ctx context.Context, control string, seconds float64) error {
+	url := fmt.Sprintf("%s/v1/profile?type=cpu&seconds=%g", control, seconds)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, res.Status)
+	}
+	return err
 }

@@ -20,6 +20,8 @@ type side struct {
 	binary string
 	config object // of config.yaml
 	rules  object // of apisix.yaml
+
+	profiled bool // while it is measured
 }
 
 // An object is a mapping of a YAML document on its way to a gateway.
@@ -52,8 +54,11 @@ const neverMatches = `[["request_method","==","NEVER"]]`
 // sides are what the options name, the one that the others are compared with
 // first.
 func (o *abOptions) sides(originAddr string) ([]side, error) {
-	if o.plugin != "" {
+	switch {
+	case o.plugin != "":
 		return o.pluginSides(originAddr)
+	case o.profiled:
+		return o.profiledSides(originAddr)
 	}
 	var all []side
 	for i, name := range []string{"A", "B"} {
@@ -61,6 +66,19 @@ func (o *abOptions) sides(originAddr string) ([]side, error) {
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (o *abOptions) profiledSides(originAddr string) ([]side, error) {
+	var all []side
+	for _, name := range []string{"alone", "profiled"} {
+		s, err := o.side(name, o.base, o.bins[0], originAddr)
+		if err != nil {
+			return nil, err
+		}
+		s.profiled = name == "profiled"
 		all = append(all, s)
 	}
 	return all, nil
@@ -176,12 +194,14 @@ func isConfig(doc object) bool {
 
 // write puts the side's documents into dir. The gateway is to listen on port,
 // and on nothing else.
-func (s *side) write(dir string, port int) error {
+//
+// The Control API is on the second port, if it is asked for profiles.
+func (s *side) write(dir string, ports []int) error {
 	defaults := object{"nginx_config": object{"http": object{"enable_access_log": false}}}
 	own := object{
 		"apisix": object{
-			"node_listen": []any{object{"ip": "127.0.0.1", "port": port}}, "enable_admin": false,
-			"enable_ipv6": false, "enable_control": false, "ssl": object{"enable": false},
+			"node_listen": []any{object{"ip": "127.0.0.1", "port": ports[0]}}, "enable_admin": false,
+			"enable_ipv6": false, "enable_control": s.profiled, "control": object{"ip": "127.0.0.1", "port": ports[1]}, "ssl": object{"enable": false},
 			"proxy_mode": "http", "stream_proxy": nil,
 		},
 		"plugin_attr": object{"prometheus": object{"enable_export_server": false}},
