@@ -24,7 +24,7 @@ type Config struct {
 	// what Ctx.SetVar has set.
 	Variables []string
 	// Path is a file, made with its folder if it is missing, or stdout or
-	// stderr.
+	// stderr, or a syslog server, as nginx writes it: "syslog:server=ADDRESS".
 	Path string
 	// Format is in nginx's log_format syntax; empty: DefaultFormat.
 	Format string
@@ -277,12 +277,18 @@ func (o *output) reopen() error {
 		o.Writer = os.Stderr
 		return nil
 	}
-	f, err := openFile(o.path)
+	var next io.Writer
+	var err error
+	if parameters, remote := strings.CutPrefix(o.path, "syslog:"); remote {
+		next, err = dialSyslog(parameters)
+	} else {
+		next, err = openFile(o.path)
+	}
 	if err != nil {
 		return err
 	}
 	old := *o
-	o.Writer = f
+	o.Writer = next
 	return old.Close()
 }
 
@@ -298,10 +304,11 @@ func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, flags, 0o644)
 }
 
-// Close closes the file; the standard streams are not ours to close.
+// Close closes the file or the connection; the standard streams are not ours to
+// close.
 func (o *output) Close() error {
-	if f, ok := o.Writer.(*os.File); ok && f != os.Stdout && f != os.Stderr {
-		return f.Close()
+	if c, ok := o.Writer.(io.Closer); ok && o.Writer != os.Stdout && o.Writer != os.Stderr {
+		return c.Close()
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"weir/internal/management"
 	"weir/internal/meter"
 	"weir/internal/model"
+	"weir/internal/pemkey"
 	"weir/internal/plugin"
 	"weir/internal/policies"
 	"weir/internal/proxyproto"
@@ -104,14 +105,23 @@ func settingsOf(c *config.APIcast) (threescale.Settings, error) {
 		return s, nil
 	}
 	pem, err := os.ReadFile(c.Upstream.Certificate)
-	if err == nil {
-		var key []byte
-		key, err = os.ReadFile(c.Upstream.Key)
-		s.Certificate, s.CertificateKey = string(pem), string(key)
-	}
 	if err != nil {
 		return s, fmt.Errorf("APICAST_PROXY_HTTPS_CERTIFICATE: %w", err)
 	}
+	key, err := os.ReadFile(c.Upstream.Key)
+	if err != nil {
+		return s, fmt.Errorf("APICAST_PROXY_HTTPS_CERTIFICATE_KEY: %w", err)
+	}
+	if c.Upstream.PassPhrases != "" {
+		lines, err := os.ReadFile(c.Upstream.PassPhrases)
+		if err == nil {
+			key, err = pemkey.Open(key, strings.Split(strings.TrimRight(string(lines), "\n"), "\n"))
+		}
+		if err != nil {
+			return s, fmt.Errorf("APICAST_PROXY_HTTPS_PASSWORD_FILE: %w", err)
+		}
+	}
+	s.Certificate, s.CertificateKey = string(pem), string(key)
 	return s, nil
 }
 

@@ -31,6 +31,7 @@ var floors = map[string][]string{
 	"internal/proxyproto": {},
 	"internal/secret":     {"internal/document"},
 	"internal/protofile":  {},
+	"internal/pemkey":     {},
 	"internal/staple":     {},
 
 	// 1: the vocabulary, the contract

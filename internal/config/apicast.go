@@ -84,6 +84,7 @@ type UpstreamVariables struct {
 	Verify           bool          // OPENSSL_VERIFY
 	CAs              string        // SSL_CERT_FILE
 	Certificate, Key string        // files: APICAST_PROXY_HTTPS_CERTIFICATE, _KEY
+	PassPhrases      string        // file, one a line: APICAST_PROXY_HTTPS_PASSWORD_FILE
 	CacheStatuses    []int         // APICAST_CACHE_STATUS_CODES
 	CacheTime        time.Duration // APICAST_CACHE_MAX_TIME
 	HeadSize         Size          // of a response: APICAST_PROXY_BUFFER_SIZE
@@ -291,7 +292,8 @@ func (v *variables) upstream(u *UpstreamVariables) {
 	*u = UpstreamVariables{
 		RetryCases: v.text("APICAST_UPSTREAM_RETRY_CASES", ""), Verify: v.flag("OPENSSL_VERIFY"), CAs: v.text("SSL_CERT_FILE", ""),
 		Certificate: v.text("APICAST_PROXY_HTTPS_CERTIFICATE", ""), Key: v.text("APICAST_PROXY_HTTPS_CERTIFICATE_KEY", ""),
-		CacheTime: v.duration("APICAST_CACHE_MAX_TIME", "1m"), HeadSize: v.size("APICAST_PROXY_BUFFER_SIZE", "4k"),
+		PassPhrases: v.text("APICAST_PROXY_HTTPS_PASSWORD_FILE", ""),
+		CacheTime:   v.duration("APICAST_CACHE_MAX_TIME", "1m"), HeadSize: v.size("APICAST_PROXY_BUFFER_SIZE", "4k"),
 	}
 	for s := range strings.FieldsSeq(v.text("APICAST_CACHE_STATUS_CODES", "200 302")) {
 		code, err := strconv.Atoi(s)
@@ -338,8 +340,8 @@ func (v *variables) rest(a *APIcast) {
 		AccessBuffer: v.size("APICAST_ACCESS_LOG_BUFFER", ""),
 	}
 	for name, path := range map[string]string{"APICAST_LOG_FILE": a.Logs.Error, "APICAST_ACCESS_LOG_FILE": a.Logs.Access} {
-		if strings.HasPrefix(path, "syslog:") || strings.HasPrefix(path, "memory:") {
-			v.complain(name, "is neither a file nor stdout nor stderr")
+		if strings.HasPrefix(path, "memory:") {
+			v.complain(name, "is neither a file nor stdout, stderr or syslog")
 		}
 	}
 }
@@ -377,7 +379,6 @@ var without = map[string]string{
 	"APICAST_MODULE":                        "there is no Lua",
 	"APICAST_OIDC_LOG_LEVEL":                "issuers that fail are warnings",
 	"APICAST_OPENRESTY_BINARY":              "there is no nginx",
-	"APICAST_PROXY_HTTPS_PASSWORD_FILE":     "keys are not encrypted",
 	"APICAST_PROXY_HTTPS_SESSION_REUSE":     "sessions are reused",
 	"APICAST_SERVICE_CACHE_SIZE":            "every product is kept",
 	"APICAST_VALIDATE_POLICY_CONFIGS":       "configurations are always checked",

@@ -148,7 +148,7 @@ func TestAPIcastRefuses(t *testing.T) {
 		{"APICAST_PROXY_BUFFER_SIZE=x", "is not a size"},
 		{"APICAST_LARGE_CLIENT_HEADER_BUFFERS=8k", "is not a number and a size"},
 		{"APICAST_MANAGEMENT_API=all", "is not one of"},
-		{"APICAST_ACCESS_LOG_FILE=syslog:server=x", "is neither a file"},
+		{"APICAST_ACCESS_LOG_FILE=memory:32k", "is neither a file"},
 		{"APICAST_LOG_LEVEL=loud", "is not one of"},
 	} {
 		if _, err := LoadAPIcast("", []string{c.env}); err == nil || !strings.Contains(err.Error(), c.want) {

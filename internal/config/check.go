@@ -68,12 +68,6 @@ func (c *Config) checkNginx() error {
 	if n.Event.WorkerConnections < 0 {
 		errs = append(errs, errors.New("nginx_config.event.worker_connections: is below 0"))
 	}
-	if strings.HasPrefix(n.ErrorLog, "syslog:") {
-		errs = append(errs, errors.New("nginx_config.error_log: syslog is not supported"))
-	}
-	if strings.HasPrefix(n.HTTP.Log.Path, "syslog:") {
-		errs = append(errs, errors.New("nginx_config.http.access_log: syslog is not supported"))
-	}
 	return errors.Join(errs...)
 }
 
