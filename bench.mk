@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -60,3 +60,6 @@ bench-reload-large: bench-weir ## 10,000 products of which one changes before ea
 
 bench-threescale: bench-weir ## CPU per request of a 3scale product of seven policies beside a bare nginx
 	@bash bench/proxy.sh --weir bin/weir --threescale $(BENCH_FLAGS)
+
+faults: bench-weir ## break store, network, disk, descriptors, upstreams and the gateway under load (BENCH_FLAGS="--only kill --kills 200")
+	@bin/weir bench faults --json bin/faults.json $(BENCH_FLAGS)

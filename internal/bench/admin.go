@@ -51,22 +51,35 @@ func (a *adminClient) remove(ctx context.Context, docs []document) error {
 }
 
 func (a *adminClient) call(ctx context.Context, method, path, body string) error {
+	got, err := a.ask(ctx, method, path, body)
+	if err == nil && got.status/100 != 2 {
+		err = fmt.Errorf("%s %s: %d %.200s", method, path, got.status, strings.TrimSpace(got.text))
+	}
+	return err
+}
+
+// An adminAnswer is what the Admin API says.
+type adminAnswer struct {
+	status int
+	text   string
+	late   bool // stored, but not yet live
+}
+
+// ask calls the Admin API; an answer of any status is no error.
+func (a *adminClient) ask(ctx context.Context, method, path, body string) (adminAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, a.base+"/apisix/admin/"+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return adminAnswer{}, err
 	}
 	req.Header.Set("X-API-KEY", a.key)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return err
+		return adminAnswer{}, err
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %d %.200s", method, path, resp.StatusCode, strings.TrimSpace(string(text)))
-	}
-	return nil
+	return adminAnswer{resp.StatusCode, string(text), resp.Header.Get("X-Weir-Applied") == "false"}, nil
 }

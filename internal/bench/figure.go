@@ -18,8 +18,8 @@ import (
 
 // figureOptions are the flags that commands with one figure have in common.
 type figureOptions struct {
-	weir, format, out string
-	ready             time.Duration
+	weir, format, out, json string
+	ready                   time.Duration
 }
 
 // A figure is an outcome that can be printed; in JSON it is what it is.
@@ -42,6 +42,7 @@ func figureCommand(use, short, long string, measure func(context.Context, *figur
 	f.DurationVar(&o.ready, "ready", 2*time.Minute, "time the gateway has to start")
 	f.StringVar(&o.format, "format", "table", "table or json")
 	f.StringVar(&o.out, "out", "", "`file` for the result (default: standard output)")
+	f.StringVar(&o.json, "json", "", "`file` for the result in JSON, besides")
 	return cmd
 }
 
@@ -61,16 +62,31 @@ func (o *figureOptions) run(ctx context.Context, measure func(context.Context, *
 	if err != nil {
 		return err
 	}
-	if o.format == "json" {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(f)
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
 	}
-	var b strings.Builder
-	f.table(&b)
-	_, err = io.WriteString(stdout, b.String())
+	text = append(text, '\n')
+	if o.json != "" {
+		if err := os.WriteFile(o.json, text, 0o644); err != nil {
+			return err
+		}
+	}
+	if o.format == "json" {
+		_, err = stdout.Write(text)
+	} else {
+		var b strings.Builder
+		f.table(&b)
+		_, err = io.WriteString(stdout, b.String())
+	}
+	if v, ok := f.(verdict); ok && err == nil {
+		err = v.broken()
+	}
 	return err
 }
+
+// A verdict is a figure that can be bad: the command then fails, after printing it.
+type verdict interface{ broken() error }
 
 // startGateway runs a gateway with the routes of an apisix.yaml, in which
 // originMark stands for originAddr. stop must be called.

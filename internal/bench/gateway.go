@@ -65,6 +65,12 @@ func (p *process) stop() {
 	}
 }
 
+// kill ends the process without a word and waits for it.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended.Done()
+}
+
 // explain adds the end of the process's output to err.
 func (p *process) explain(err error) error {
 	text, _ := os.ReadFile(p.log)
