@@ -2,6 +2,7 @@ package limitcount
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,5 +223,56 @@ func TestSyncParallel(t *testing.T) {
 	wg.Wait()
 	if n := passed.Load(); n != 100 {
 		t.Errorf("%d passed", n)
+	}
+}
+
+// TestRedisSilent: a Redis that takes connections and says nothing holds every
+// request for the time-out and no longer, and however many there are, no more
+// connections than a client may open.
+func TestRedisSilent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken atomic.Int64
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		var open []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			taken.Add(1)
+			open = append(open, c)
+		}
+		for _, c := range open {
+			c.Close()
+		}
+	})
+	defer accepting.Wait()
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	const requests, mostOpen = 600, 256
+	for degrade, refused := range map[string]int64{"false": requests, "true": 0} {
+		ph := real(t, fmt.Sprintf(`{"count":1,"time_window":60,"policy":"redis","redis_host":"127.0.0.1","redis_port":%d,"redis_timeout":100,`+
+			`"redis_keepalive_pool":10,"allow_degradation":%s}`, port, degrade))
+		var failed atomic.Int64
+		var wg sync.WaitGroup
+		for range requests {
+			wg.Go(func() {
+				if reply := plugintest.Send(ph, plugintest.NewCtx("/")); reply != nil {
+					failed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if failed.Load() != refused {
+			t.Errorf("allow_degradation %s: %d refused, want %d", degrade, failed.Load(), refused)
+		}
+	}
+	// Those that a time-out has closed are opened anew for requests that waited.
+	if n := taken.Load(); n > 2*2*mostOpen {
+		t.Errorf("%d connections for two times %d requests", n, requests)
 	}
 }
