@@ -222,11 +222,15 @@ func TestProductProxies(t *testing.T) {
 		name, api, chain string
 		vars             []string
 		status           int
-		asks             string   // Proxy-Authorization that the API sees
+		own              string   // Proxy-Authorization of the client
+		asks             string   // that the API sees
 		proxied          []string // at the proxy
 	}{
 		{name: "policy, http", api: w.apiURL + "/b", chain: policy("http_proxy"), status: 200, asks: basic,
 			proxied: []string{"POST http://" + api + "/b/x?user_key=k " + basic}},
+		{name: "the client's own", api: w.apiURL, chain: policy("http_proxy"), own: "Basic own", status: 200, asks: "Basic own",
+			proxied: []string{"POST http://" + api + "/x?user_key=k Basic own"}},
+		{name: "the client's own, without a proxy", api: w.apiURL, own: "Basic own", status: 200},
 		{name: "policy, https", api: w.secureURL, chain: policy("http_proxy"), status: 200, proxied: []string{"CONNECT " + secure + " " + basic}},
 		{name: "camel, http", api: w.apiURL, chain: policy("camel"), status: 200, proxied: []string{"POST http://" + api + "/x?user_key=k "}},
 		{name: "environment, http", api: w.apiURL, vars: []string{"http_proxy=" + proxy}, status: 200, asks: basic,
@@ -242,7 +246,11 @@ func TestProductProxies(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := productGateway(t, w.product("one.test", tc.api, tc.chain), tc.vars...)
 			defer stop(t, g)
-			status, body := send(t, g, "POST", "one.test", "/x?user_key=k", "hello", nil)
+			header := http.Header{}
+			if tc.own != "" {
+				header.Set("Proxy-Authorization", tc.own)
+			}
+			status, body := send(t, g, "POST", "one.test", "/x?user_key=k", "hello", header)
 			if status != tc.status {
 				t.Errorf("%d %s", status, body)
 			}

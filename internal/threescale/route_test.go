@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -313,4 +314,43 @@ func TestRouteAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	End(c)
+}
+
+// Requests that choose the same way at the same time share it.
+func TestRouteWaysAtOnce(t *testing.T) {
+	p, open := routing(t, &model.Product{ID: "1", Upstream: "http://up.test"}, Settings{})
+	var mu sync.Mutex
+	reach := p.env.Reach
+	p.env.Reach = func(m *model.Upstream) (plugin.Upstream, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return reach(m)
+	}
+	urls := make([]*Upstream, 5)
+	for i := range urls {
+		urls[i] = upstreamOf(t, fmt.Sprintf("https://%d.test", i))
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				c := sent(p, "/")
+				Of(c).Upstream = urls[i%len(urls)]
+				if reply := Route(c); reply != nil {
+					t.Error(reply.Status)
+				}
+				if m := c.To.Upstream.(*reached); m.Nodes[0].Host != urls[i%len(urls)].Host {
+					t.Errorf("%s leads to %s", urls[i%len(urls)].Host, m.Nodes[0].Host)
+				}
+				End(c)
+			}
+		})
+	}
+	wg.Wait()
+	if *open != 1+len(urls) {
+		t.Errorf("%d upstreams were made", *open)
+	}
+	if p.Close(); *open != 0 {
+		t.Errorf("%d are still open", *open)
+	}
 }
