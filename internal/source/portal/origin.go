@@ -22,6 +22,9 @@ type origin struct {
 
 	mu   sync.Mutex
 	read *fileRead // of the file; nil: it was not read
+
+	entriesOf *apicast.Document // whose services kept are; a document that is the same is not read again
+	kept      []*apicast.Entry
 }
 
 // fileRead is what a file held when it was read.
@@ -142,11 +145,17 @@ func (o *origin) document() (*apicast.Document, error) {
 
 // entries are the services of a whole document that are served.
 func (o *origin) entries(d *apicast.Document, out *loaded) []*apicast.Entry {
+	out.ttl = d.TTL
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.entriesOf == d {
+		return o.kept
+	}
 	entries, left := d.Entries(o.Filter)
 	for _, err := range left {
 		o.Log.Warn("3scale configuration: left out", "err", err)
 	}
-	out.ttl = d.TTL
+	o.entriesOf, o.kept = d, entries
 	return entries
 }
 
