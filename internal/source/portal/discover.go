@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/dialect/apicast"
@@ -42,6 +43,22 @@ type issuer struct {
 	good  bool            // the last answer was usable
 	oidc  json.RawMessage // nil: there never was a usable answer
 	name  string          // as its document says
+
+	latest atomic.Pointer[json.RawMessage] // oidc, for whoever does not wait; nil: none
+}
+
+// newest gives services the OIDC parts that are known now: while they were loaded
+// an issuer may have had other keys.
+func (s *issuers) newest(services []service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range services {
+		if issuer := s.known[services[i].Issuer]; issuer != nil && services[i].Issuer != "" {
+			if oidc := issuer.latest.Load(); oidc != nil {
+				services[i].oidc = *oidc
+			}
+		}
+	}
 }
 
 func (s *issuers) at(endpoint string) *issuer {
@@ -71,6 +88,7 @@ func (s *issuers) part(ctx context.Context, endpoint string, age time.Duration) 
 		return i.oidc, fmt.Errorf("OIDC issuer: %w", err)
 	}
 	i.name, i.oidc = name, oidc
+	i.latest.Store(&oidc)
 	return oidc, nil
 }
 

@@ -283,3 +283,39 @@ func TestRefresh(t *testing.T) {
 		})
 	}
 }
+
+// A portal that takes longer than the interval is asked once at a time, and an
+// answer to an older question does not undo a newer one.
+func TestSlowRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var loads, running, most atomic.Int64
+		b := start(t, Config{
+			Endpoint: "http://portal", TTL: 10 * time.Second, Timeout: time.Second, Dial: failing,
+			Transport: transport(func(*http.Request) (int, string) {
+				n := loads.Add(1)
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				if n == 2 {
+					time.Sleep(35 * time.Second)
+				}
+				return 200, configs(svc(1, "a", fmt.Sprintf(`,"secret_token":"%d"`, n)))
+			}),
+		})
+		defer b.stop()
+		time.Sleep(30*time.Second + 1)
+		if loads.Load() != 2 || most.Load() != 1 {
+			t.Errorf("%d loads, %d at once", loads.Load(), most.Load())
+		}
+		if err := b.Reload(t.Context()); err != nil { // while the refresh waits
+			t.Fatal(err)
+		}
+		time.Sleep(18 * time.Second)
+		if got := b.product("1"); !strings.Contains(got, `"secret_token":"3"`) {
+			t.Error(got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := b.product("1"); !strings.Contains(got, `"secret_token":"4"`) {
+			t.Error(got)
+		}
+	})
+}

@@ -37,7 +37,8 @@ type fileRead struct {
 // loaded is what came from the origin.
 type loaded struct {
 	host     string
-	whole    bool // it is all there is, whatever the host
+	begun    int64 // when it was asked for, in the order of loads
+	whole    bool  // it is all there is, whatever the host
 	services []service
 	ttl      *time.Duration // the document's own; nil: it has none
 

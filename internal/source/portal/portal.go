@@ -62,6 +62,10 @@ type Source struct {
 	steps  chan step
 	ended  chan struct{} // when Run has
 
+	begun      atomic.Int64 // counts loads, and what takes their place
+	taken      int64        // the one that is in force; Run's own
+	refreshing atomic.Bool
+
 	current atomic.Pointer[state]
 	routed  atomic.Pointer[apicast.Standalone]
 	hosts   hosts
@@ -190,7 +194,9 @@ func (s *Source) Run(ctx context.Context, apply func(model.Delta) error) error {
 		case <-ctx.Done():
 			return nil
 		case <-refresh:
-			s.background(s.refresh)
+			if s.refreshing.CompareAndSwap(false, true) { // a slow portal is not asked twice
+				s.background(s.refresh)
+			}
 		case <-retry:
 			s.background(s.retryIssuers)
 		case st := <-s.steps:
@@ -278,6 +284,7 @@ func (s *Source) background(f func(context.Context)) bool {
 
 // load asks the origin and notes how that went.
 func (s *Source) load(ctx context.Context, host string) (*loaded, error) {
+	begun := s.begun.Add(1)
 	out, err := s.origin.load(ctx, host)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,6 +293,7 @@ func (s *Source) load(ctx context.Context, host string) (*loaded, error) {
 		s.status.Problem = err.Error()
 		return nil, err
 	}
+	out.begun = begun
 	s.status.Loads++
 	s.status.Problem, s.status.Loaded = "", s.cfg.Now()
 	return out, nil
@@ -294,15 +302,28 @@ func (s *Source) load(ctx context.Context, host string) (*loaded, error) {
 // accept is the step that what was loaded makes.
 func (s *Source) accept(out *loaded) func(*state) *state {
 	return func(old *state) *state {
+		if out.whole && !s.newest(out.begun) {
+			return old
+		}
 		if out.standalone != nil {
 			s.routed.Store(out.standalone)
 		}
+		s.origin.issuers.newest(out.services)
 		if out.whole {
 			s.origin.issuers.only(out.issuers())
 			return old.whole(out.services)
 		}
 		return old.merged(out.host, out.services)
 	}
+}
+
+// newest says that nothing that was begun later took effect before.
+func (s *Source) newest(begun int64) bool {
+	if begun < s.taken {
+		return false
+	}
+	s.taken = begun
+	return true
 }
 
 func (l *loaded) issuers() map[string]bool {
@@ -315,6 +336,7 @@ func (l *loaded) issuers() map[string]bool {
 
 // refresh loads everything anew.
 func (s *Source) refresh(ctx context.Context) {
+	defer s.refreshing.Store(false)
 	if err := s.Reload(ctx); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Error("3scale configuration: not refreshed, what was loaded before stays in force", "err", err)
 	}
@@ -341,7 +363,7 @@ func (s *Source) serve(ctx context.Context, out *loaded) error {
 // Replace serves a document instead of what was loaded, until that is loaded anew,
 // and returns the number of its services.
 func (s *Source) Replace(ctx context.Context, d *apicast.Document) (int, error) {
-	out := &loaded{whole: true}
+	out := &loaded{whole: true, begun: s.begun.Add(1)}
 	out.services = s.origin.discovered(ctx, s.origin.entries(d, out))
 	return len(out.services), s.serve(ctx, out)
 }
@@ -349,7 +371,9 @@ func (s *Source) Replace(ctx context.Context, d *apicast.Document) (int, error) 
 // Clear serves nothing, until something is loaded anew.
 func (s *Source) Clear(ctx context.Context) error {
 	s.hosts.loaded(&loaded{whole: true}, time.Time{})
+	begun := s.begun.Add(1)
 	return s.submit(ctx, func(old *state) *state {
+		s.newest(begun)
 		next := old.whole(nil)
 		next.configured = s.cfg.Lazy
 		return next
