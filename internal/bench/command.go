@@ -27,7 +27,8 @@ func Command() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand(),
-		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand(), faultsCommand())
+		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand(), faultsCommand(),
+		scrapeCommand())
 	return cmd
 }
 

@@ -48,6 +48,20 @@ func TestSlow(t *testing.T) {
 	}
 }
 
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	var r ScrapeReport
+	if err := measured(t, &r, "scrape", "--series", "300", "--rps", "200", "--pairs", "6", "--phase", "100ms", "--rest", "10ms"); err != nil {
+		t.Fatal(err)
+	}
+	if r.Series != 6*linesPerRoute || r.Scrapes < 1 || r.Failed != 0 || r.Idle.P50 <= 0 || r.Scraped.Max < r.Scraped.P999 || r.P999.Confidence < 95 {
+		t.Errorf("%+v", r)
+	}
+	if err := measured(t, &r, "scrape", "--pairs", "5"); err == nil {
+		t.Error("five pairs are enough")
+	}
+}
+
 func TestWebsockets(t *testing.T) {
 	t.Parallel()
 	var r WebsocketsReport

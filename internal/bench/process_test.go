@@ -155,10 +155,13 @@ func fakeStandalone(ctx context.Context, addr, rules string) error {
 			URI     string         `yaml:"uri"`
 			Plugins map[string]any `yaml:"plugins"`
 
-			Upstream struct {
-				Nodes map[string]int `yaml:"nodes"`
-			} `yaml:"upstream"`
+			Upstream   fakeNodes `yaml:"upstream"`
+			UpstreamID string    `yaml:"upstream_id"`
 		} `yaml:"routes"`
+		Upstreams []struct {
+			ID        string `yaml:"id"`
+			fakeNodes `yaml:",inline"`
+		} `yaml:"upstreams"`
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return err
@@ -168,21 +171,43 @@ func fakeStandalone(ctx context.Context, addr, rules string) error {
 		if _, bad := r.Plugins["bad"]; bad {
 			return errors.New("plugin bad is bad")
 		}
-		for node := range r.Upstream.Nodes {
+		nodes := r.Upstream.Nodes
+		for _, u := range doc.Upstreams {
+			if u.ID == r.UpstreamID {
+				nodes = u.Nodes
+			}
+		}
+		for node := range nodes {
 			paths[r.URI] = httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: node})
 		}
 	}
+	var seen sync.Map
 	server := &http.Server{Addr: addr, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if to := paths[r.URL.Path]; to != nil {
+		to := paths[r.URL.Path]
+		switch {
+		case r.URL.Path == metricsPath:
+			fmt.Fprintln(w, "# HELP some metrics")
+			seen.Range(func(path, _ any) bool {
+				for i := range linesPerRoute {
+					fmt.Fprintf(w, "metric_%d{path=%q} 1\n", i, path)
+				}
+				return true
+			})
+		case to != nil:
+			seen.Store(r.URL.Path, true)
 			to.ServeHTTP(w, r)
-			return
+		default:
+			w.WriteHeader(404)
 		}
-		w.WriteHeader(404)
 	})}
 	done := make(chan error, 1)
 	go func() { done <- server.ListenAndServe() }()
 	<-ctx.Done()
 	return errors.Join(server.Close(), ignoreClosed(<-done))
+}
+
+type fakeNodes struct {
+	Nodes map[string]int `yaml:"nodes"`
 }
 
 func ignoreClosed(err error) error {
