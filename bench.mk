@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -42,6 +42,12 @@ bench-pairs: bench-weir ## the same churn in five minutes that alternate with id
 
 bench-plugins: ## what plugins cost inside the process, compared by benchstat (ROUNDS=10, SECONDS=0.5)
 	@bash bench/plugins.sh $(or $(ROUNDS),10) $(or $(SECONDS),0.5)
+
+bench-chain: bench-weir ## CPU per request with key-auth, limit-count, prometheus and proxy-rewrite beside a bare nginx proxy_pass (at most 1.35)
+	@bash bench/proxy.sh --weir bin/weir --chain $(BENCH_FLAGS)
+
+bench-scrape: bench-weir ## latency of requests while 500,000 lines of metrics are read, paired with idle phases
+	@bin/weir bench scrape $(BENCH_FLAGS)
 
 bench-ab: bench-weir ## prometheus as a global rule over the wire: off, returning at once, complete (BENCH_FLAGS="--pairs 40")
 	@bin/weir bench ab --plugin prometheus --global $(BENCH_FLAGS)
