@@ -140,6 +140,9 @@ func (o *origin) document() (*apicast.Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.Services == nil && o.read != nil && o.read.doc.Services != nil {
+		return nil, fmt.Errorf("%s: %w", o.file, errNoServices) // a gateway may start with {}, but not lose what it has to it
+	}
 	o.read = &fileRead{info, now, d}
 	return d, nil
 }

@@ -416,6 +416,9 @@ func TestFaults(t *testing.T) {
 		"no config": {func(p *porta) { p.garbage = `{"proxy_configs":[{}]}` }, "proxy_configs[0] has no proxy_config"},
 		"an error":  {func(p *porta) { p.garbage = `{"error":"Access denied"}` }, "there is no proxy_configs in it"},
 		"blank":     {func(p *porta) { p.garbage = "\n" }, "T_END"},
+		"null":      {func(p *porta) { p.garbage = "null" }, "there is no proxy_configs in it"},
+		"empty":     {func(p *porta) { p.garbage = "{}" }, "there is no proxy_configs in it"},
+		"null list": {func(p *porta) { p.garbage = `{"proxy_configs":null}` }, "there is no proxy_configs in it"},
 		"cut":       {func(p *porta) { p.garbage = `{"proxy_configs":[{"proxy_config":{"content":` }, "T_END"},
 		"slow":      {func(p *porta) { p.hold = make(chan struct{}) }, "Timeout"},
 	} {
@@ -587,9 +590,15 @@ func TestFileChanges(t *testing.T) {
 	if b.ids() != "1 2" || sum(b.last()) != "2" {
 		t.Error(b.ids())
 	}
-	write(`{"services":`)
-	if err := b.Reload(context.Background()); err == nil || b.ids() != "1 2" {
-		t.Error(err, b.ids())
+	for _, text := range []string{`{"services":`, `{}`, `null`, `{"services":null}`, `{"service":[]}`, `{"services":{"id":1}}`} {
+		write(text)
+		if err := b.Reload(context.Background()); err == nil || b.ids() != "1 2" || b.Status().Problem == "" {
+			t.Error(text, err, b.ids())
+		}
+	}
+	write(`{"services":{}}`)
+	if b.reload(); b.ids() != "" {
+		t.Error(b.ids())
 	}
 }
 

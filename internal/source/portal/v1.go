@@ -33,12 +33,15 @@ func (o *origin) loadV1(ctx context.Context) (*apicast.Document, error) {
 	return get(ctx, o.fetcher, u.String(), nil, readWhole)
 }
 
+// errNoServices says that a document does not even say that there are none.
+var errNoServices = errors.New("there are no services in it")
+
 // readWhole takes only what says which services there are: a server that is not
 // the portal may answer with any JSON.
 func readWhole(body []byte) (*apicast.Document, error) {
 	d, err := apicast.Read(body)
 	if err == nil && d.Services == nil {
-		err = errors.New("there are no services in it")
+		err = errNoServices
 	}
 	return d, err
 }

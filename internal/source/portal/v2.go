@@ -84,18 +84,18 @@ type proxyConfig struct {
 
 func (c *proxyConfig) entry() (*apicast.Entry, error) { return apicast.ReadEntry(c.Content) }
 
-// member reads one member of a JSON object. One that is not there is empty if the
-// object is, too; otherwise this is not the answer of a portal. Lua writes an
-// empty list as an object.
+// member reads one member, a list, of a JSON object. Without it this is not the
+// answer of a portal, which says that there are no services with an empty list;
+// Lua writes that as an object.
 func member(body []byte, name string, into any) error {
 	var o map[string]json.RawMessage
 	if err := apicast.Unmarshal(body, &o); err != nil {
 		return err
 	}
 	switch raw, there := o[name]; {
-	case !there && len(o) > 0:
+	case !there, string(raw) == "null":
 		return fmt.Errorf("there is no %s in it", name)
-	case !there, string(raw) == "{}":
+	case string(raw) == "{}":
 		return nil
 	default:
 		return json.Unmarshal(raw, into)
