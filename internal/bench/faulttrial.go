@@ -154,6 +154,9 @@ func (t *trial) dataDir() string { return filepath.Join(t.dir, "data") }
 func (t *trial) configure(user, password string) error {
 	g := t.gateway
 	text := fmt.Sprintf(configTemplate, g.ports.data, g.ports.control, g.key, g.ports.admin)
+	if user != "" { // another gateway will take over
+		text = strings.Replace(text, "apisix:\n", "apisix:\n  enable_reuseport: true\n", 1)
+	}
 	if t.cluster != nil {
 		text += "  etcd:\n    host:\n"
 		for _, e := range t.cluster.endpoints() {

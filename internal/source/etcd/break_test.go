@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -386,4 +387,55 @@ func TestDifferential(t *testing.T) {
 		t.Errorf("%d objects, stored %d", len(r.state), want)
 	}
 	t.Logf("%d steps, resyncs %v", len(r.steps), s.Status().Resyncs)
+}
+
+// signal is a log handler that tells of long pauses.
+type signal struct {
+	slog.Handler
+	long chan struct{}
+}
+
+func (h *signal) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "retry_in" && a.Value.Duration() > time.Minute {
+			select {
+			case h.long <- struct{}{}:
+			default:
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+func (h *signal) Enabled(context.Context, slog.Level) bool { return true }
+
+// A store that was away for long is watched again as soon as a write shows that it
+// is back: the write is not live before.
+func TestWriteEndsThePause(t *testing.T) {
+	t.Parallel()
+	server := startEmbed(t, embed.Config{})
+	p := newProxy(t, address(server))
+	log := &signal{Handler: slog.DiscardHandler, long: make(chan struct{}, 1)}
+	s := open(t, p.url, Config{Log: slog.New(log), Timeout: 300 * time.Millisecond, DialTimeout: 300 * time.Millisecond})
+	for i := range s.retries[2:] {
+		s.retries[2+i] = time.Hour
+	}
+	r := receive(t, s)
+	r.connected()
+	p.refuse.Store(true)
+	p.cut()
+	<-log.long
+	p.refuse.Store(false)
+	var last int64
+	eventually(t, "a write", func() bool {
+		res, err := s.Put(t.Context(), "/routes/1", []byte("back"), PutOptions{})
+		last = res.Revision
+		return err == nil
+	})
+	r.reaches(last)
+	r.has(map[string]string{"routes/1": "back"})
+	if n := s.Status().Resyncs; len(n) != 1 {
+		t.Errorf("the watch must resume, not read anew: %v", n)
+	}
 }

@@ -95,7 +95,8 @@ type Store struct {
 	retries  []time.Duration
 	status   statusBoard
 	assumed  []model.Object
-	checking progress // of Run's goroutine
+	checking progress      // of Run's goroutine
+	answered chan struct{} // an operation has succeeded while nothing was watched; holds one
 
 	mu     sync.Mutex
 	client *clientv3.Client // nil: dial when needed
@@ -131,7 +132,7 @@ func New(client *clientv3.Client, cfg Config) *Store {
 }
 
 func newStore(cfg Config, endpoint string) *Store {
-	s := &Store{cfg: cfg.withDefaults(), endpoint: endpoint}
+	s := &Store{cfg: cfg.withDefaults(), endpoint: endpoint, answered: make(chan struct{}, 1)}
 	s.retries = []time.Duration{
 		100 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second,
 		8 * time.Second, 16 * time.Second, 32 * time.Second,

@@ -203,6 +203,12 @@ func (s *Store) do(ctx context.Context, op, key string, f func(context.Context, 
 	case <-s.cfg.Gone:
 		err = errGone
 	}
+	if err == nil && !s.Status().Connected {
+		select {
+		case s.answered <- struct{}{}:
+		default:
+		}
+	}
 	return s.fail(op, s.path(key), err)
 }
 

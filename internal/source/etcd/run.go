@@ -57,16 +57,42 @@ func (s *Store) Run(ctx context.Context, apply func(model.Delta) error) error {
 		if resync && v.stale == "" {
 			read = began
 		}
-		wait := s.after(err, v, &failures, s.cfg.Now().Sub(began))
+		wait, least := s.after(err, v, &failures, s.cfg.Now().Sub(began)), s.retries[1]
 		if v.stale != "" && !read.IsZero() {
-			wait = max(wait, s.jitter(s.cfg.ResyncDelay)-s.cfg.Now().Sub(read))
+			least = max(least, s.jitter(s.cfg.ResyncDelay)-s.cfg.Now().Sub(read))
+			wait = max(wait, least)
 		}
 		s.status.update(func(st *Status) { st.LastError = err.Error() })
 		s.cfg.Log.Warn("store: watch ended", "err", err, "delivered", v.rev, "retry_in", wait)
-		if !sleep(ctx, wait) {
+		if !s.rest(ctx, wait, least) {
 			return nil
 		}
 	}
+}
+
+// rest waits for wait, or from least on until an operation shows that the store is
+// there again: what was written then is not live until it is watched. It is false
+// if ctx ended.
+func (s *Store) rest(ctx context.Context, wait, least time.Duration) bool {
+	if wait <= least {
+		return sleep(ctx, wait)
+	}
+	select { // what an operation has shown before this failure is no news
+	case <-s.answered:
+	default:
+	}
+	if !sleep(ctx, least) {
+		return false
+	}
+	timer := time.NewTimer(wait - least)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.answered:
+	case <-timer.C:
+	}
+	return true
 }
 
 // after decides how to go on after a session that ended with err: whether the
