@@ -93,7 +93,7 @@ func hostOf(host string) string {
 }
 
 // byPath is the first product with a mapping rule for the request. One that does
-// not run keeps its place: its requests are not another's.
+// not run has no rules that could be asked.
 func byPath(at host, c *plugin.Ctx) *productEntry {
 	path, query := threescale.EscapePath(c.Path), c.RawQuery()
 	argument := func(name string) (string, bool) { return threescale.LastArgument(query, name) }
