@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 T       ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint fuzz alloc deb image clean
+.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint vuln fuzz alloc deb image clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ race: ## all tests under the race detector
 	@bash scripts/need.sh redis-server redis-server
 	@bash scripts/need.sh etcd etcd-server
 	CGO_ENABLED=1 $(GO) test -race -timeout 180s -shuffle=on ./...
+
+vuln: ## known faults of dependencies that the code reaches; asks vuln.go.dev
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 lint: vet ## staticcheck, as a Go module
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...

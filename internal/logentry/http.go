@@ -50,7 +50,7 @@ func connections(env plugin.Env, verify bool) http.RoundTripper {
 func Endpoint(attribute, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("property %q validation failed: %w", attribute, err)
+		return nil, fmt.Errorf("property %q validation failed: it is no URL", attribute) // it may hold a password
 	}
 	if u.Scheme != "https" {
 		u.Scheme = "http"
@@ -73,7 +73,7 @@ func (r *Receiver) Post(ctx context.Context, to *url.URL, body []byte) error {
 	req.Header = r.Header.Clone()
 	res, err := r.client.Do(req)
 	if err != nil {
-		return err
+		return plugin.Bare(err)
 	}
 	defer res.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(res.Body, answerSize)) // the status has said all

@@ -284,7 +284,7 @@ func sizes(err jsonschema.ErrorKind) (step, string) {
 	case *kind.MaxLength:
 		return step{stage: stageLength, n: 1}, fmt.Sprintf("string too long, expected at most %d, got %d", k.Want, k.Got)
 	case *kind.Pattern:
-		return step{stage: stagePattern}, "failed to match pattern " + quote(k.Want) + " with " + quote(k.Got)
+		return step{stage: stagePattern}, "failed to match pattern " + quote(k.Want) + " with " + quote(withoutPassword(k.Got))
 	case *kind.Minimum:
 		return number(0, k.Got, k.Want, "at least")
 	case *kind.ExclusiveMinimum:
@@ -384,6 +384,23 @@ func formatName(name string) string {
 		return name + " address"
 	}
 	return name
+}
+
+// withoutPassword is s with *** for the user and password of what may be a URL:
+// messages are logged.
+func withoutPassword(s string) string {
+	end := strings.LastIndexByte(s, '@')
+	if end < 0 {
+		return s
+	}
+	start := 0
+	if i := strings.Index(s[:end], "//"); i >= 0 {
+		start = i + len("//")
+	}
+	if !strings.Contains(s[start:end], ":") {
+		return s
+	}
+	return s[:start] + "***" + s[end:]
 }
 
 // quote is Lua's %q for text on one line.

@@ -107,6 +107,17 @@ func TestBacktracking(t *testing.T) {
 	}
 }
 
+func TestNoPasswordInWords(t *testing.T) {
+	s := Parse("test", []byte(`{"type":"string","pattern":"^x"}`))
+	for value, want := range map[string]string{
+		"http://u:pa@ss@h:1/p": "http://***@h:1/p", "u:pass@h": "***@h", "//:p@": "//***@", "a@b": "a@b", "http://a": "http://a", "a//b@:c": "a//b@:c",
+	} {
+		if err := s.Check([]byte(`"` + value + `"`)); err == nil || !strings.HasSuffix(err.Error(), ` with "`+want+`"`) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
 func TestBadSchemaPanics(t *testing.T) {
 	for _, doc := range []string{`{`, `{"type":"strin"}`, `{"pattern":"("}`, `{"minimum":"x"}`, `{"$ref":"#/nowhere"}`} {
 		func() {

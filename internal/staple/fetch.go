@@ -21,12 +21,16 @@ const (
 
 // newClient asks responders. They are asked seldom: no connection is kept.
 func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: fetchTimeout}).DialContext,
-		TLSHandshakeTimeout:   fetchTimeout,
-		ResponseHeaderTimeout: fetchTimeout,
-		DisableKeepAlives:     true,
-	}}
+	return &http.Client{
+		// The certificate says who is asked, nobody else does.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: fetchTimeout}).DialContext,
+			TLSHandshakeTimeout:   fetchTimeout,
+			ResponseHeaderTimeout: fetchTimeout,
+			DisableKeepAlives:     true,
+		},
+	}
 }
 
 // fetch asks the responders that leaf names, one after the other, until one

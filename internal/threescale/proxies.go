@@ -45,8 +45,8 @@ func NewProxy(raw string) (*Proxy, error) {
 
 // errProxy does not repeat what may hold a password.
 func errProxy(raw string) error {
-	if _, after, has := strings.Cut(raw, "@"); has {
-		raw = "...@" + after
+	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
+		raw = "..." + raw[at:]
 	}
 	return fmt.Errorf("%q is not the http URL of a forward proxy", raw)
 }

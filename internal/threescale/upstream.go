@@ -63,8 +63,8 @@ func NewUpstream(raw string) (*Upstream, error) {
 
 // errURL does not repeat what may hold a password.
 func errURL(raw string) error {
-	if _, after, has := strings.Cut(raw, "@"); has {
-		raw = "...@" + after
+	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
+		raw = "..." + raw[at:]
 	}
 	return fmt.Errorf("%q is not the http or https URL of an upstream", raw)
 }

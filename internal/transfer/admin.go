@@ -50,9 +50,14 @@ func NewAdmin(cfg AdminConfig) (*Admin, error) {
 		cfg.Progress = func(int) {}
 	}
 	const patience = time.Minute // a write waits until it is live
-	return &Admin{cfg: cfg, client: &http.Client{Timeout: patience, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: workers,
-	}}}, nil
+	return &Admin{cfg: cfg, client: &http.Client{
+		Timeout: patience,
+		// The key is for this server alone; net/http would take it elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: workers,
+		},
+	}}, nil
 }
 
 const adminRoot = "/apisix/admin"

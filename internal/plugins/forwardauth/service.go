@@ -43,11 +43,8 @@ type extra struct {
 
 func newService(c *Config) (*service, error) {
 	target, err := url.Parse(c.URI)
-	if err != nil {
-		return nil, fmt.Errorf("invalid uri: %w", err)
-	}
-	if target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
-		return nil, fmt.Errorf("invalid uri: %q is no URL of http or https", c.URI)
+	if err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
+		return nil, errors.New("invalid uri: it is no URL of http or https") // it may hold a password
 	}
 	s := &service{
 		Config:   c,
@@ -147,7 +144,7 @@ func (s *service) query(ctx context.Context, r *plugin.Ctx) (answer, error) {
 	}
 	resp, err := s.client.Do(q)
 	if err != nil {
-		return answer{}, outage{err}
+		return answer{}, outage{plugin.Bare(err)}
 	}
 	defer resp.Body.Close()
 	a := answer{status: resp.StatusCode, header: resp.Header}
