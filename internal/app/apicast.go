@@ -220,15 +220,18 @@ func (g *Gateway) accountDial(c *config.APIcast) func(ctx context.Context, netwo
 }
 
 // products is what the state needs to serve them.
-func (g *Gateway) products() snapshot.Products {
+func (g *Gateway) products() (p snapshot.Products, err error) {
 	if g.account == nil {
-		return snapshot.Products{}
+		return p, nil
 	}
-	p := snapshot.Products{Policies: policies.All(), Runtime: g.account.runtime}
+	p = snapshot.Products{Policies: policies.All(), Runtime: g.account.runtime}
 	if g.account.config.Portal.Standalone {
 		p.Choose = g.account.route
 	}
-	return p
+	if t := g.account.config.Tracing; t != nil {
+		err = trace(&p, t)
+	}
+	return p, err
 }
 
 // loadProducts follows the source of products and waits until the first step is

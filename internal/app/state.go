@@ -43,6 +43,10 @@ func (g *Gateway) openState(context.Context) error {
 	}
 	secrets := secret.Env{Lookup: g.Config.Env}
 	g.meter = meter.New(0)
+	products, err := g.products()
+	if err != nil {
+		return err
+	}
 	g.state = snapshot.New(snapshot.Config{
 		Meter:         g.meter,
 		TLS:           base,
@@ -52,7 +56,7 @@ func (g *Gateway) openState(context.Context) error {
 		Reveal:        revealer(secrets),
 		Plugins:       plugins.All(),
 		StreamPlugins: plugins.Streams(),
-		Products:      g.products(),
+		Products:      products,
 		Enabled:       selection(g.Config),
 		Strict:        fromFile(g.Config),
 		Router:        routerKind(g.Config.APISIX.Router.HTTP),

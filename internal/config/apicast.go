@@ -21,6 +21,7 @@ type APIcast struct {
 	Upstream UpstreamVariables
 	Proxies  Proxies
 	Logs     Logs
+	Tracing  *Tracing // OPENTELEMETRY; nil: requests are not traced
 
 	Management      string        // APICAST_MANAGEMENT_API: disabled, status, policies, debug
 	PolicyPath      []string      // APICAST_POLICY_LOAD_PATH
@@ -334,6 +335,13 @@ func (v *variables) rest(a *APIcast) {
 		v.complain("APICAST_LARGE_CLIENT_HEADER_BUFFERS", `is not a number and a size, as in "4 8k"`)
 	}
 	a.HeadLines, a.HeadLine = n, int(size)
+	on, file := v.text("OPENTELEMETRY", ""), v.text("OPENTELEMETRY_CONFIG", "")
+	if on != "" {
+		var err error
+		if a.Tracing, err = readTracing(file); err != nil {
+			v.complain("OPENTELEMETRY_CONFIG", err.Error())
+		}
+	}
 	a.Logs = Logs{
 		Error: v.text("APICAST_LOG_FILE", "stderr"), Access: v.text("APICAST_ACCESS_LOG_FILE", "stdout"),
 		Level:        v.oneOf("APICAST_LOG_LEVEL", "warn", "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg"),
@@ -384,8 +392,6 @@ var without = map[string]string{
 	"APICAST_VALIDATE_POLICY_CONFIGS":       "configurations are always checked",
 	"NGINX_METRICS_LOG_LEVEL":               "there is no nginx",
 	"NGINX_METRICS_MAX_LOGS":                "there is no nginx",
-	"OPENTELEMETRY":                         "requests are not traced",
-	"OPENTELEMETRY_CONFIG":                  "requests are not traced",
 }
 
 // ignored are the variables that change nothing, sorted.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,11 @@ import (
 type Products struct {
 	Policies []plugin.Spec // of this build
 	Runtime  *threescale.Runtime
+
+	// Ahead are plugins of Policies that run in every product, before its chain;
+	// Metadata are theirs, by name.
+	Ahead    []plan.Conf
+	Metadata map[string]json.RawMessage
 
 	// Choose returns the id of the product of a request; nil: hosts and mapping
 	// rules say it.
@@ -182,7 +188,8 @@ func (x *compiler) guardsPolicy(p model.Policy) bool {
 // policy that does not work, and err says so, unless that is a guard.
 func (n *next) compileProduct(o model.Object, doc *model.Product) (*Route, error) {
 	env := n.env
-	env.Specs, env.Open, env.Metadata, env.Attr = n.policies, nil, nil, nil
+	env.Specs, env.Open, env.Attr = n.policies, nil, nil
+	env.Metadata = func(name string) json.RawMessage { return n.config.Products.Metadata[name] }
 	p, err := threescale.NewProduct(doc, n.config.Products.Runtime, env.Env)
 	if err != nil {
 		return nil, err
@@ -215,6 +222,10 @@ func (n *next) compileProduct(o model.Object, doc *model.Product) (*Route, error
 // confsOfChain is the chain without the policies that are not there; err joins a
 // fault for each of those.
 func (n *next) confsOfChain(k model.Key, doc *model.Product) (confs []plan.Conf, err error) {
+	for _, conf := range n.config.Products.Ahead {
+		conf.Owner = k.String()
+		confs = append(confs, conf)
+	}
 	for _, p := range doc.Chain {
 		conf := plan.Conf{Plugin: p.Name, Owner: k.String(), Raw: p.Configuration}
 		if _, known := n.policies[p.Name]; !known || p.Version != apicast.Builtin {

@@ -85,7 +85,13 @@ func idOf(c *plugin.Ctx) (id trace.TraceID, ok bool) {
 	return id, err == nil && id.IsValid()
 }
 
+// productSpan is the name of requests to 3scale products, APIcast's for all.
+const productSpan = "apicast"
+
 func spanName(c *plugin.Ctx) string {
+	if c.Product != nil {
+		return productSpan
+	}
 	if c.MatchedPath == "" {
 		return strings.Clone(c.Request.Method)
 	}
@@ -113,6 +119,9 @@ func attributesOf(c *plugin.Ctx) []attribute.KeyValue {
 		text("net.host.name", host), text("http.method", c.Request.Method), attribute.String("http.scheme", c.Scheme),
 		text("http.target", c.Request.Target), text("http.user_agent", agent),
 		text("http.request.method", c.Request.Method), attribute.String("url.scheme", c.Scheme), text("url.path", c.Path), text("user_agent.original", agent),
+	}
+	if c.Product != nil {
+		return append(list, text("original_request_uri", c.Scheme+"://"+host+c.Request.Target))
 	}
 	if r := c.Route; r != nil {
 		list = append(list, attribute.String("apisix.route_id", r.ID), attribute.String("apisix.route_name", r.Name), attribute.String("http.route", c.MatchedPath))
