@@ -62,6 +62,12 @@ Exit codes: 0 diagnosed, 1 it failed, 2 it was called in a way that makes no sen
 }
 
 func (r *diagnosing) run(ctx context.Context, w, note io.Writer) error {
+	if r.pairs < 1 {
+		return usageError{fmt.Errorf("--pairs %d: at least 1", r.pairs)}
+	}
+	if err := r.sensible(r.markdown); err != nil {
+		return err
+	}
 	r.kind = "cpu"
 	c, err := r.capture(ctx, note)
 	if err != nil {

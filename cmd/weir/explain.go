@@ -146,7 +146,11 @@ func (r *explaining) ask(ctx context.Context, c *config.Config, q app.Question, 
 		return err
 	}
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s/v1/explain: status %d: %s", root, res.StatusCode, strings.TrimSpace(string(body)))
+		err := fmt.Errorf("%s/v1/explain: status %d: %s", root, res.StatusCode, strings.TrimSpace(string(body)))
+		if res.StatusCode == http.StatusBadRequest {
+			return usageError{err}
+		}
+		return err
 	}
 	return json.Unmarshal(body, said)
 }

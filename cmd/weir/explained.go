@@ -36,7 +36,9 @@ func printMatch(w io.Writer, said *app.Explanation) {
 		fmt.Fprintf(w, "matched\t%s\n", strings.TrimSpace(said.MatchedHost+" "+said.MatchedPath))
 	case said.Product != nil:
 		fmt.Fprintf(w, "product\t%s\n", titled(said.Product.ID, said.Product.Name))
-		fmt.Fprintf(w, "mapping rules\t%s\n", or(strings.Join(said.Rules, ", "), "none matches"))
+		if said.Status == 0 {
+			fmt.Fprintf(w, "mapping rules\t%s\n", or(strings.Join(said.Rules, ", "), "none matches"))
+		}
 	}
 	if said.Service != nil {
 		fmt.Fprintf(w, "service\t%s\n", titled(said.Service.ID, said.Service.Name))

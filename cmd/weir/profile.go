@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type profiling struct {
 	configFile, control, kind string
 	pprof, html, output       string
 	seconds                   float64
+	product                   bool
 }
 
 func profileCommand() *cobra.Command {
@@ -61,7 +63,8 @@ Exit codes: 0 profiled, 1 it failed, 2 it was called in a way that makes no sens
 func (r *profiling) flags(cmd *cobra.Command) {
 	configFlag(cmd, &r.configFile)
 	f := cmd.Flags()
-	f.Float64Var(&r.seconds, "seconds", 10, "how `long`")
+	f.Float64Var(&r.seconds, "seconds", 10, "how many `seconds`, 0.1 to 300")
+	f.BoolVar(&r.product, "product", false, "measure requests to 3scale products of a gateway that has routes, too")
 	f.StringVar(&r.control, "control", "", "`URL` of the Control API; without it what the configuration says, http://127.0.0.1:9090 by default")
 }
 
@@ -109,8 +112,27 @@ func (r *profiling) save(c *profile.Capture, a *profile.Analysis) error {
 	return os.WriteFile(r.html, b.Bytes(), 0o600)
 }
 
+// sensible says what is wrong with the call before anything is measured.
+func (r *profiling) sensible(files ...string) error {
+	if !(r.seconds >= 0.1 && r.seconds <= 300) {
+		return usageError{fmt.Errorf("--seconds %g: 0.1 to 300", r.seconds)}
+	}
+	for _, name := range append(files, r.pprof, r.html) {
+		if name == "" {
+			continue
+		}
+		if dir, err := os.Stat(filepath.Dir(name)); err != nil || !dir.IsDir() {
+			return fmt.Errorf("%s: there is no such folder", filepath.Dir(name))
+		}
+	}
+	return nil
+}
+
 // capture has the gateway take the profile.
 func (r *profiling) capture(ctx context.Context, note io.Writer) (*profile.Capture, error) {
+	if err := r.sensible(); err != nil {
+		return nil, err
+	}
 	cfg, err := config.Load(r.configFile, os.Environ())
 	if err != nil {
 		return nil, err
@@ -120,7 +142,7 @@ func (r *profiling) capture(ctx context.Context, note io.Writer) (*profile.Captu
 		return nil, err
 	}
 	fmt.Fprintf(note, "measuring %s for %g s ...\n", root, r.seconds)
-	query := url.Values{"type": {r.kind}, "seconds": {strconv.FormatFloat(r.seconds, 'f', -1, 64)}}
+	query := url.Values{"type": {r.kind}, "seconds": {strconv.FormatFloat(r.seconds, 'f', -1, 64)}, "product": {strconv.FormatBool(r.product)}}
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(r.seconds*float64(time.Second))+patience)
 	defer cancel()

@@ -23,6 +23,7 @@ import (
 	"weir/internal/plugins"
 	"weir/internal/policies"
 	"weir/internal/profile"
+	"weir/internal/snapshot"
 )
 
 // longestProfile bounds a profile, and the wait for a request.
@@ -289,7 +290,7 @@ func PluginNames() map[string]string {
 }
 
 // HasSecrets says whether a plugin's configuration holds what its schema calls a
-// secret.
+// secret, or what is not shown because of its name.
 func HasSecrets(name string, conf *document.Value) (has bool) {
 	for _, s := range append(plugins.All(), policies.All()...) {
 		if s.Name != name {
@@ -302,5 +303,11 @@ func HasSecrets(name string, conf *document.Value) (has bool) {
 			})
 		}
 	}
-	return has
+	text := conf.String()
+	shown, err := document.Parse([]byte(text))
+	if err != nil {
+		return true
+	}
+	snapshot.Hide(shown)
+	return has || shown.String() != text
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/document"
 	"weir/internal/profile"
 )
 
@@ -70,6 +71,27 @@ func TestPluginNames(t *testing.T) {
 	for pkg, name := range map[string]string{"weir/internal/plugins/keyauth": "key-auth", "weir/internal/policies/statuscodeoverwrite": "statuscode_overwrite"} {
 		if names[pkg] != name {
 			t.Errorf("%s: %q", pkg, names[pkg])
+		}
+	}
+}
+
+// A configuration that a report would show holds no secret, whoever says so.
+func TestHasSecrets(t *testing.T) {
+	for conf, want := range map[string]bool{
+		`{"headers":{"set":{"X-A":"b"}}}`:                  false,
+		`{"headers":{"set":{"Authorization":"Bearer x"}}}`: true,
+		`{"headers":["Cookie: a=b"]}`:                      true,
+		`{"uri":"http://u:p@host/"}`:                       true,
+	} {
+		v, err := document.Parse([]byte(conf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := HasSecrets("proxy-rewrite", v); got != want {
+			t.Error(conf, got)
+		}
+		if v.String() != conf {
+			t.Error("changed", conf, v)
 		}
 	}
 }

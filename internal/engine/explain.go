@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -151,8 +152,11 @@ func (x *exchange) ask(q Question) error {
 	if q.Client != "" {
 		var err error
 		if client, err = netip.ParseAddr(q.Client); err != nil {
-			return err
+			return fmt.Errorf("client %q is no IP address", q.Client)
 		}
+	}
+	if strings.ContainsFunc(q.Method, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return fmt.Errorf("method %q is none", q.Method)
 	}
 	r := &x.request
 	r.Method, r.Target, r.Host, r.Proto = q.Method, q.Target, q.Host, wire.HTTP11
@@ -212,7 +216,14 @@ func (x *exchange) explainParts(snap *snapshot.Snapshot, q Question, out *Explan
 		return plan.Nowhere
 	}
 	x.run.Route = r.Plan
-	if who := x.caller(snap, q); who != nil {
+	who := x.caller(snap, q)
+	switch {
+	case who == nil && q.Consumer != "":
+		out.Reason = "there is no such consumer: the request is explained without one"
+	case who == nil && q.Key != "":
+		out.Reason = "no consumer has this key for a plugin that runs here: the request is explained without one"
+	}
+	if who != nil {
 		x.ctx.Consumer = who
 		out.Consumer, out.Credential, out.Group = who.Name, who.CredentialID, who.GroupID
 		if fault := snap.Attach(&x.run, who); fault != 0 {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 
 	"weir/internal/document"
 	"weir/internal/model"
@@ -81,7 +82,10 @@ const Hidden = "(hidden)"
 
 // secretName are names of members that hold secrets, whether or not a schema says
 // so.
-var secretName = regexp.MustCompile(`(?i)(passw|secret|token|authorization|cookie|private_key|access_key|api_?key|certificate_key)`)
+var secretName = regexp.MustCompile(`(?i)(passw|secret|token|authorization|cookie|private_key|access_key|api[-_]?key|user[-_]key|app[-_]key|certificate_key)`)
+
+// userInfo is what a URL has between its scheme and its host.
+var userInfo = regexp.MustCompile(`(://)[^/?#@\s]*(?:@[^/?#@\s]*)*@`)
 
 // Configuration is the configuration of a step with its defaults, its secrets
 // hidden.
@@ -106,20 +110,41 @@ func (s *Snapshot) Configuration(step *plan.Step, product bool) json.RawMessage 
 	for _, path := range spec.ConfigSchema().Secrets() {
 		v.Strings(path, hide)
 	}
-	hideNamed(v)
+	Hide(v)
 	return v.Append(nil)
 }
 
-// hideNamed hides strings under the names of secrets.
-func hideNamed(v *document.Value) {
+// Hide hides strings under the names of secrets, the values of header lines
+// and of pairs (a header or argument and its value) with such a name, and who a
+// URL logs in as.
+func Hide(v *document.Value) {
+	v.EachString(hideWithin)
+	hideMembers(v)
+}
+
+func hideWithin(text string) string {
+	if name, _, line := strings.Cut(text, ":"); line && secretName.MatchString(name) && !strings.ContainsAny(name, " /") {
+		return name + ": " + Hidden
+	}
+	return userInfo.ReplaceAllString(text, "${1}"+Hidden+"@")
+}
+
+func hideMembers(v *document.Value) {
 	for _, item := range v.Items {
-		hideNamed(item)
+		hideMembers(item)
+	}
+	pair := false
+	for _, m := range v.Members {
+		pair = pair || pairName[m.Name] && m.Value.Is(document.String) && secretName.MatchString(m.Value.Text)
 	}
 	for _, m := range v.Members {
-		if m.Value.Is(document.String) && secretName.MatchString(m.Name) {
-			m.Value.Text = Hidden
+		if secretName.MatchString(m.Name) || pair && m.Name == "value" {
+			m.Value.EachString(func(string) string { return Hidden })
 			continue
 		}
-		hideNamed(m.Value)
+		hideMembers(m.Value)
 	}
 }
+
+// pairName are members that name what the member value beside them is the value of.
+var pairName = map[string]bool{"header": true, "arg": true, "name": true, "key": true}
