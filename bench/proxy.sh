@@ -75,7 +75,7 @@ plugins=key-auth
 [ -z "$threescale" ] || plugins="headers x3, logging, headers x2, apicast"
 dir=$(mktemp -d)
 chmod 711 "$dir" # nginx works as another user
-declare -A pid=() port=()
+declare -A pid=() port=() metrics=()
 
 # Only what was started here is stopped, by its process id.
 cleanup() {
@@ -174,7 +174,8 @@ start_products() {
   mkdir -p "$dir/$engine"
   "$weir" bench products --hostname bench.test --key-header apikey --upstream "http://$origin" --backend "http://$origin" \
     --out "$dir/$engine/products.json" "$@"
-  (cd "$dir/$engine" && APICAST_HTTP_PORT=${port[$engine]} APICAST_MANAGEMENT_PORT=0 APICAST_METRICS_PORT=0 APICAST_ACCESS_LOG_FILE=/dev/null \
+  free_port; metrics[$engine]=$free
+  (cd "$dir/$engine" && APICAST_HTTP_PORT=${port[$engine]} APICAST_MANAGEMENT_PORT=0 APICAST_METRICS_PORT=$free APICAST_ACCESS_LOG_FILE=/dev/null \
     APICAST_CONFIGURATION_LOADER=boot APICAST_CONFIGURATION_CACHE=-1 \
     GOMAXPROCS=1 exec taskset -c 0 "$weir" run --apicast="$dir/$engine/products.json") >"$dir/$engine.log" 2>&1 &
   pid[$engine]=$!
@@ -272,6 +273,16 @@ check_products() {
   [ "$status" = 403 ] || die "$1: status $status without a key, want 403"
 }
 
+# check_reports ENGINE: every request was reported; what is lost costs nothing.
+check_reports() {
+  local calls lost
+  sleep 1 # for what is under way
+  read -r calls lost < <(curl -s "http://127.0.0.1:${metrics[$1]}/metrics" |
+    awk '$1 ~ /^threescale_backend_calls/ {calls += $2} $1 ~ /^threescale_lost_reports/ {lost += $2} END {print calls + 0, lost + 0}')
+  [ "$calls" -gt 0 ] || die "$1: the backend was not called"
+  [ "$lost" = 0 ] || die "$1: $lost reports to the backend found no room: the figures are not those of all the work"
+}
+
 # cpu ENGINE: "user sys" in clock ticks, of the process and its children.
 cpu() {
   local main=${pid[$1]} p
@@ -324,4 +335,5 @@ for r in $(seq "$rounds"); do
     [ -n "$json" ] || awk 'END {printf "round %d  %-9s  %6.2f us/request  %7.0f requests/s\n", $2, $1, ($9 + $10) / $3, $3 / $4 * 1e6}' "$dir/rows" >&2
   done
 done
+for e in "${!metrics[@]}"; do check_reports "$e"; done
 report
