@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"weir/internal/model"
 )
@@ -26,6 +28,9 @@ type text string
 
 func (t *text) UnmarshalJSON(b []byte) error {
 	switch {
+	case plain(b):
+		*t = text(b[1 : len(b)-1])
+		return nil
 	case b[0] == '"':
 		return json.Unmarshal(b, (*string)(t))
 	case bytes.Equal(b, []byte("null")):
@@ -35,6 +40,20 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	}
 	*t = text(b)
 	return nil
+}
+
+// plain says that a JSON value is a string of ASCII characters that stand for
+// themselves.
+func plain(b []byte) bool {
+	if b[0] != '"' {
+		return false
+	}
+	for _, c := range b {
+		if c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // whole is a JSON number, perhaps written as text; null is 0.
@@ -51,6 +70,12 @@ func (n *whole) UnmarshalJSON(b []byte) error {
 	}
 	*n = whole(f)
 	return nil
+}
+
+// productDoc is a Product whose service is read.
+type productDoc struct {
+	Service serviceDoc      `json:"service"`
+	OIDC    json.RawMessage `json:"oidc"`
 }
 
 type serviceDoc struct {
@@ -117,14 +142,14 @@ type ruleDoc struct {
 
 // Decode reads a product's document.
 func Decode(raw []byte) (*model.Product, error) {
-	var doc Product
+	var doc productDoc
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, err
-	}
-	var s serviceDoc
-	if err := json.Unmarshal(present(doc.Service), &s); err != nil {
+		if _, syntax := errors.AsType[*json.SyntaxError](err); syntax {
+			return nil, err
+		}
 		return nil, fmt.Errorf("service: %w", err)
 	}
+	s := &doc.Service
 	if s.Proxy == nil {
 		s.Proxy = new(proxyDoc)
 	}

@@ -118,3 +118,17 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestText: a text is what encoding/json makes of it, whichever way it is read.
+func TestText(t *testing.T) {
+	for _, doc := range []string{`""`, `"a b/c?d=e"`, `"\u00e4\n\"\\"`, `"ä"`, "\"\xff\"", `"\ud800"`, "\"\x7f\""} {
+		var want string
+		var got text
+		if err := json.Unmarshal([]byte(doc), &want); err != nil {
+			t.Fatal(doc, err)
+		}
+		if err := json.Unmarshal([]byte(doc), &got); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, want %q", doc, got, err, want)
+		}
+	}
+}

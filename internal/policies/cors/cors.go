@@ -17,6 +17,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "cors", Before: []string{"apicast"}, Doc: "Answers preflight requests of browsers and marks what other origins may read."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

@@ -11,6 +11,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "echo", Doc: "Answers requests with their request line."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

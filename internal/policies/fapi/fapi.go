@@ -18,6 +18,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "fapi", Guard: true, Doc: "Names each interaction in answers, and checks the customer's address and certificate-bound tokens (FAPI 1.0)."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

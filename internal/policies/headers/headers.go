@@ -15,6 +15,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "headers", Doc: "Adds, changes and removes headers of requests and answers."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

@@ -14,6 +14,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "logging", Doc: "Turns the access log off, or replaces its lines."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

@@ -10,6 +10,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "maintenance_mode", Guard: true, Doc: "Refuses requests while an API is being worked on."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

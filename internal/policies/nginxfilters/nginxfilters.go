@@ -11,6 +11,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "nginx_filters", Before: []string{"apicast"}, Doc: "Removes headers of requests, for good or until the access phase."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

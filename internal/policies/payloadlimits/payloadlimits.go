@@ -12,6 +12,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "payload_limits", Guard: true, Doc: "Refuses requests and answers whose Content-Length is above a limit."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

@@ -12,6 +12,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "retry", Doc: "Lets requests to an upstream that cannot be reached have further tries."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

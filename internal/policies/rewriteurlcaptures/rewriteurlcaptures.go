@@ -16,6 +16,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "rewrite_url_captures", Doc: "Makes another path and arguments out of the parts of a path."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

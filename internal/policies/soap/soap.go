@@ -15,6 +15,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "soap", Doc: "Counts requests by the action of their SOAP message."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

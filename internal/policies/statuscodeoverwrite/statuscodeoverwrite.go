@@ -12,6 +12,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "statuscode_overwrite", Doc: "Replace the status of a response by another."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.

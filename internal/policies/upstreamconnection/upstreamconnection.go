@@ -13,6 +13,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "upstream_connection", Doc: "Bounds how long an upstream may take."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration; what is absent is 60 seconds.

@@ -14,6 +14,7 @@ import (
 var Policy = plugin.Define(
 	plugin.Meta{Name: "url_rewriting", Doc: "Changes the path and the arguments of requests."},
 	compile,
+	plugin.Shared(),
 )
 
 // Config is the policy's configuration.
