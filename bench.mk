@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults soak
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -69,3 +69,6 @@ bench-threescale: bench-weir ## CPU per request of a 3scale product of seven pol
 
 faults: bench-weir ## break store, network, disk, descriptors, upstreams and the gateway under load (BENCH_FLAGS="--only kill --kills 200")
 	@bin/weir bench faults --json bin/faults.json $(BENCH_FLAGS)
+
+soak: bench-weir ## random changes of every kind beside a model, memory flat or not (SOAK=10m)
+	@bin/weir bench soak --duration $(or $(SOAK),30m) --json bin/soak.json $(BENCH_FLAGS)

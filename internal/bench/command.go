@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand(),
-		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand(), faultsCommand(),
+		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand(), faultsCommand(), soakCommand(),
 		scrapeCommand())
 	return cmd
 }

@@ -88,10 +88,11 @@ type Config struct {
 //	GET /v1/server_info                about the process
 //	PUT /v1/plugins/reload
 //	POST /v1/gc                        collects garbage
+//	GET /v1/process                    the Process: goroutines and memory
 //	GET, POST /v1/explain              what a request would meet (package app)
 //	/v1/plugin/...                     of plugins
 //
-// All but the first two are APISIX's (apisix-config.md section 4).
+// All but the first two and /v1/process are APISIX's (apisix-config.md section 4).
 func API(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/revision", func(w http.ResponseWriter, _ *http.Request) {
@@ -111,6 +112,7 @@ func API(c Config) http.Handler {
 		answer(w, http.StatusOK, c.Server(r.Context()))
 	})
 	mux.HandleFunc("PUT /v1/plugins/reload", c.reload)
+	mux.HandleFunc("GET /v1/process", process)
 	mux.HandleFunc("POST /v1/gc", func(http.ResponseWriter, *http.Request) { runtime.GC() })
 	for pattern, h := range c.More {
 		mux.Handle(pattern, h)

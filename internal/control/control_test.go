@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,15 @@ func TestHandlers(t *testing.T) {
 	}
 	ready = nil
 	check(t, status, "GET", "/status/ready", 200, `{"status":"ok"}`)
+}
+
+func TestProcess(t *testing.T) {
+	w := httptest.NewRecorder()
+	API(Config{}).ServeHTTP(w, httptest.NewRequest("GET", "/v1/process", nil))
+	var p Process
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Goroutines == 0 || p.Heap == 0 || p.Memory < p.Heap {
+		t.Errorf("%+v, %v", p, err)
+	}
 }
 
 func check(t *testing.T, h http.Handler, method, path string, code int, body string) {
