@@ -19,7 +19,6 @@ import (
 type conn struct {
 	exchange
 	nc    net.Conn
-	io    io.ReadWriter // nc, or a shorter way to it
 	in    wire.Reader
 	probe *wire.Probe
 
@@ -130,7 +129,6 @@ func plainConn(nc net.Conn) net.Conn {
 
 func newConn(e *Engine, nc net.Conn, s *secure) *conn {
 	c := &conn{nc: nc, probe: wire.NewProbe(plainConn(nc)), left: make(chan struct{}, 1)}
-	c.io = wire.Direct(nc)
 	c.read.set, c.write.set = nc.SetReadDeadline, nc.SetWriteDeadline
 	c.exchange.init(e, c, upload{
 		Reader:  body{c},
@@ -263,7 +261,7 @@ func (r reader) Read(p []byte) (int, error) {
 	if c.stopped.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	n, err := c.io.Read(p)
+	n, err := c.nc.Read(p)
 	c.total += int64(n)
 	if n > 0 && c.inHead {
 		c.partial = true
@@ -314,7 +312,7 @@ func (c *conn) want() error {
 
 func (c *conn) send(p []byte) error {
 	c.write.extend(&c.engine.clock, c.engine.SendTimeout)
-	n, err := c.io.Write(p)
+	n, err := c.nc.Write(p)
 	c.ctx.Sent.Bytes += int64(n)
 	return err
 }

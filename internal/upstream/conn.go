@@ -3,7 +3,6 @@ package upstream
 import (
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -19,10 +18,9 @@ const maxSlack = time.Second
 // reads, and that goroutine or the one that uploads writes.
 type conn struct {
 	tcp   *net.TCPConn
-	tls   *tls.Conn     // over tcp; nil: plain
-	io    net.Conn      // tls or tcp
-	line  io.ReadWriter // io, or a shorter way to it
-	under *beneath      // tcp as tls reads it
+	tls   *tls.Conn // over tcp; nil: plain
+	io    net.Conn  // tls or tcp
+	under *beneath  // tcp as tls reads it
 	ident ident
 	r     wire.Reader
 
@@ -54,7 +52,7 @@ type conn struct {
 }
 
 func newConn(tcp *net.TCPConn, p *pool, id ident, now func() time.Time) *conn {
-	c := &conn{ident: id, tcp: tcp, io: tcp, line: wire.Direct(tcp), probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
+	c := &conn{ident: id, tcp: tcp, io: tcp, probe: wire.NewProbe(tcp), pool: p, now: now, born: now()}
 	c.r.Reset(c, wire.Limits{Head: id.head})
 	return c
 }
@@ -138,7 +136,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	for {
-		n, err := c.line.Read(p)
+		n, err := c.io.Read(p)
 		c.got += int64(n)
 		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
@@ -163,7 +161,7 @@ func (c *conn) writeHead(head []byte, now time.Time) error {
 	if err := c.refreshWrite(now); err != nil {
 		return err
 	}
-	n, err := c.line.Write(head)
+	n, err := c.io.Write(head)
 	c.written += int64(n)
 	c.wrote = now
 	return err

@@ -206,7 +206,7 @@ func (b *beneath) Read(p []byte) (int, error) {
 func (c *conn) secure(ctx context.Context, cfg *tls.Config) error {
 	c.under = &beneath{TCPConn: c.tcp, probe: c.probe}
 	c.tls = tls.Client(c.under, cfg)
-	c.io, c.line = c.tls, c.tls
+	c.io = c.tls
 	return c.tls.HandshakeContext(ctx)
 }
 
