@@ -81,12 +81,6 @@ func (g *Gateway) openAccount(context.Context) error {
 	}
 	a.runtime.UnknownKey, a.runtime.Discover = a.source.UnknownKey, a.source.Discover
 	a.runtime.Transport = cfg.Transport
-	g.onStop(func(context.Context) error {
-		if t, ok := cfg.Transport.(*http.Transport); ok {
-			t.CloseIdleConnections()
-		}
-		return nil
-	})
 	if c.Ports.HTTPS != 0 {
 		if a.runtime.TLS, err = gatewayTLS(c); err != nil {
 			return err
