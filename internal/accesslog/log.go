@@ -294,14 +294,14 @@ func (o *output) reopen() error {
 
 func openFile(path string) (*os.File, error) {
 	const flags = os.O_APPEND | os.O_CREATE | os.O_WRONLY
-	f, err := os.OpenFile(path, flags, 0o644)
+	f, err := os.OpenFile(path, flags, 0o640) // requests may hold keys
 	if !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, flags, 0o644)
+	return os.OpenFile(path, flags, 0o640) // requests may hold keys
 }
 
 // Close closes the file or the connection; the standard streams are not ours to

@@ -101,7 +101,7 @@ func (f *file) flush(p []byte) (err error) {
 }
 
 func openFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640) // requests may hold keys
 	if err != nil {
 		return nil, err
 	}
