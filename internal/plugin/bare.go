@@ -20,3 +20,12 @@ func Bare(err error) error {
 	}
 	return fmt.Errorf("%s: %w", u.Host, e.Err)
 }
+
+// BareURL is a URL without its user and its query, for the log.
+func BareURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}

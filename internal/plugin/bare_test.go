@@ -31,3 +31,13 @@ func TestBare(t *testing.T) {
 		}
 	}
 }
+
+func TestBareURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"http://u:secret@h:1/a%2Fb?secret#secret": "http://h:1/a%2Fb", "https://h": "https://h", "http://u:se cret@[": "a URL that cannot be read", "mailto:secret": "mailto:",
+	} {
+		if got := BareURL(raw); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func (d *Discovery) run(ctx context.Context) {
 			return
 		}
 		if err != nil && (failed == nil || failed.Error() != err.Error()) {
-			d.rt.Log.Warn("OIDC issuer: discovery failed", "issuer", d.url, "err", err)
+			d.rt.Log.Warn("OIDC issuer: discovery failed", "issuer", plugin.BareURL(d.url), "err", err)
 		}
 		failed = err
 		if n == 0 {
@@ -116,7 +116,7 @@ func (d *Discovery) ask(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		d.rt.Log.Warn("OIDC issuer", "issuer", d.url, "err", err)
+		d.rt.Log.Warn("OIDC issuer", "issuer", plugin.BareURL(d.url), "err", err)
 	}
 	d.current.Store(i)
 	return nil

@@ -70,7 +70,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		}
 		active, err := i.active(env.Context, r, token)
 		if err != nil && said.Ready(env.Now()) {
-			env.Log.Warn("token introspection failed", "owner", env.Owner, "url", i.url, "err", err)
+			env.Log.Warn("token introspection failed", "owner", env.Owner, "url", plugin.BareURL(i.url), "err", plugin.Bare(err))
 		}
 		if !active {
 			return refusal

@@ -191,13 +191,13 @@ func (f *fetcher) remember(address string, p *page) {
 	f.urls[address] = p
 }
 
-// redact is a URL without what may be secret in it: its user and password.
+// redact is a URL without what may be secret in it: its user and its query.
 func redact(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "a URL that cannot be read"
 	}
-	u.User = nil
+	u.User, u.RawQuery = nil, ""
 	return u.String()
 }
 
