@@ -59,13 +59,13 @@ func Read(raw []byte) (*Document, error) {
 func Unmarshal(raw []byte, v any) error {
 	err := json.Unmarshal(raw, v)
 	if _, syntax := errors.AsType[*json.SyntaxError](err); !syntax {
-		return err
+		return worded(err)
 	}
 	parsed, err := document.Parse(raw)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(parsed.Append(nil), v)
+	return decode(parsed.Append(nil), v)
 }
 
 // seconds is a JSON number, perhaps written as text.
@@ -74,7 +74,7 @@ type seconds time.Duration
 func (s *seconds) UnmarshalJSON(b []byte) error {
 	var n whole
 	if err := n.UnmarshalJSON(b); err != nil {
-		return fmt.Errorf("ttl: %w", err)
+		return err
 	}
 	*s = seconds(time.Duration(n) * time.Second)
 	return nil
@@ -132,7 +132,7 @@ func ReadEntry(service json.RawMessage) (*Entry, error) {
 	if !isObject(service) {
 		return nil, fmt.Errorf("an object is expected, not %.20s", service)
 	}
-	if err := json.Unmarshal(service, &d); err != nil {
+	if err := decode(service, &d); err != nil {
 		var named struct {
 			ID text `json:"id"`
 		}

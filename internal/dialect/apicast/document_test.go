@@ -32,10 +32,10 @@ func TestRead(t *testing.T) {
 		"Lua's lists": {text: `{"services":{},"oidc":{}}`},
 		"a raw break": {text: "{\"services\":[{\"id\":\"a\nb\"}]}", services: 1},
 		"no JSON":     {text: `not valid json`, want: "Expected value but found invalid token at character 1"},
-		"a list":      {text: `[]`, want: "cannot unmarshal array"},
-		"a text":      {text: `"x"`, want: "cannot unmarshal string"},
-		"services":    {text: `{"services":{"a":1}}`, want: "cannot unmarshal object"},
-		"ttl":         {text: `{"ttl":1.5}`, want: "whole number"},
+		"a list":      {text: `[]`, want: "an object is expected, not a list"},
+		"a text":      {text: `"x"`, want: "an object is expected, not a string"},
+		"services":    {text: `{"services":{"a":1}}`, want: "services: a list is expected, not an object"},
+		"ttl":         {text: `{"ttl":1.5}`, want: "ttl: a whole number is expected, not 1.5"},
 	} {
 		d, err := Read([]byte(c.text))
 		switch {
@@ -64,7 +64,7 @@ func TestEntries(t *testing.T) {
 		"twice": {text: `{"services":[{"id":1},{"id":"1","proxy":{"hosts":["x"]}},{"id":2}]}`,
 			want: "1:localhost 2:localhost", left: "services[1]: service 1 is there already"},
 		"no services": {text: `{"services":[null,1,{"id":3}]}`, want: "3:localhost", left: "services[0]: an object is expected, not null"},
-		"broken":      {text: `{"services":[{"id":3,"proxy":{"hosts":3}},{"id":{}}]}`, want: "3:!", left: "services[1]: a string is expected"},
+		"broken":      {text: `{"services":[{"id":3,"proxy":{"hosts":3}},{"id":{}}]}`, want: "3:!", left: "services[1]: id: a string is expected"},
 		"by place": {text: `{"services":[{"id":1},{"id":2},{"id":3}],"oidc":[null,{"issuer":"b"},false]}`,
 			want: "1:localhost 2:localhost(b) 3:localhost"},
 		"by name": {text: `{"services":[{"id":1},{"id":2}],"oidc":[{"service_id":2,"issuer":"b"},{"service_id":"1","issuer":"a"}]}`,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -35,8 +34,10 @@ func (t *text) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, (*string)(t))
 	case bytes.Equal(b, []byte("null")):
 		return nil
-	case b[0] == '{', b[0] == '[':
-		return fmt.Errorf("a string is expected, not %.20s", b)
+	case b[0] == '{':
+		return wrongType[string]("object")
+	case b[0] == '[':
+		return wrongType[string]("array")
 	}
 	*t = text(b)
 	return nil
@@ -66,7 +67,7 @@ func (n *whole) UnmarshalJSON(b []byte) error {
 	}
 	f, err := strconv.ParseFloat(string(t), 64)
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return fmt.Errorf("a whole number is expected, not %.20s", b)
+		return wrongType[int64](fmt.Sprintf("%.20s", b))
 	}
 	*n = whole(f)
 	return nil
@@ -143,11 +144,8 @@ type ruleDoc struct {
 // Decode reads a product's document.
 func Decode(raw []byte) (*model.Product, error) {
 	var doc productDoc
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		if _, syntax := errors.AsType[*json.SyntaxError](err); syntax {
-			return nil, err
-		}
-		return nil, fmt.Errorf("service: %w", err)
+	if err := decode(raw, &doc); err != nil {
+		return nil, err
 	}
 	s := &doc.Service
 	if s.Proxy == nil {
@@ -228,7 +226,7 @@ const Builtin = "builtin"
 // policies.
 func Policies(raw []byte) ([]model.Policy, error) {
 	var docs []policyDoc
-	if err := json.Unmarshal(present(raw), &docs); err != nil {
+	if err := decode(present(raw), &docs); err != nil {
 		return nil, err
 	}
 	return policies(docs)
@@ -263,7 +261,7 @@ func (x *proxyDoc) rules() ([]model.MappingRule, error) {
 		}
 		for name, raw := range d.Parameters {
 			var value text
-			if err := value.UnmarshalJSON(raw); err != nil {
+			if err := worded(value.UnmarshalJSON(raw)); err != nil {
 				return nil, fmt.Errorf("proxy_rules[%d].querystring_parameters: %w", i, err)
 			}
 			r.Parameters = append(r.Parameters, model.QueryParameter{Name: name, Value: string(value)})
@@ -294,7 +292,7 @@ func DecodeOIDC(raw json.RawMessage) (*model.OIDC, error) {
 		return nil, nil
 	}
 	var d oidcDoc
-	if err := json.Unmarshal(present(raw), &d); err != nil {
+	if err := decode(present(raw), &d); err != nil {
 		return nil, err
 	}
 	o := &model.OIDC{Issuer: string(d.Issuer), Keys: map[string]model.JWK{}}
@@ -307,7 +305,7 @@ func DecodeOIDC(raw json.RawMessage) (*model.OIDC, error) {
 			PEM text `json:"pem"`
 			Alg text `json:"alg"`
 		}
-		if err := json.Unmarshal(key, &k); err != nil {
+		if err := decode(key, &k); err != nil {
 			return nil, fmt.Errorf("keys[%q]: %w", kid, err)
 		}
 		o.Keys[kid] = model.JWK{JSON: key, PEM: string(k.PEM), Alg: string(k.Alg)}

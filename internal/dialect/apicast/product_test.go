@@ -74,15 +74,19 @@ func TestDecode(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	for doc, want := range map[string]string{
 		`{`:                                   "unexpected end",
-		`{"service":[]}`:                      "service: json",
-		`{"service":{"id":{}}}`:               "a string is expected, not {}",
-		`{"service":{"proxy":{"hosts":"x"}}}`: "service: json",
+		`{"service":[]}`:                      "service: an object is expected, not a list",
+		`{"service":{"id":{}}}`:               "service.id: a string is expected, not an object",
+		`{"service":{"proxy":{"hosts":"x"}}}`: "service.proxy.hosts: a list is expected, not a string",
+		`{"service":{"proxy":{"policy_chain":"x"}}}`:                                                           "service.proxy.policy_chain: a list is expected, not a string",
+		`{"service":{"proxy":{"policy_chain":[1]}}}`:                                                           "service.proxy.policy_chain: an object is expected, not a number",
+		`{"service":{"proxy":{"api_backend":["x"]}}}`:                                                          "service.proxy.api_backend: a string is expected, not a list",
+		`{"service":{"proxy":{"proxy_rules":[{"metric_system_name":"m","last":"x"}]}}}`:                        "service.proxy.proxy_rules.last: true or false is expected, not a string",
 		`{"service":{"proxy":{"policy_chain":[{}]}}}`:                                                          "policy_chain[0] has no name",
-		`{"service":{"proxy":{"proxy_rules":[{"metric_system_name":"m","delta":"x"}]}}}`:                       "a whole number is expected",
+		`{"service":{"proxy":{"proxy_rules":[{"metric_system_name":"m","delta":"x"}]}}}`:                       "service.proxy.proxy_rules.delta: a whole number is expected, not \"x\"",
 		`{"service":{"proxy":{"proxy_rules":[{"metric_system_name":"m","delta":1.5}]}}}`:                       "a whole number is expected",
 		`{"service":{"proxy":{"proxy_rules":[{"pattern":"/"}]}}}`:                                              "proxy_rules[0] has no metric_system_name",
 		`{"service":{"proxy":{"proxy_rules":[{"metric_system_name":"m","querystring_parameters":{"a":[]}}]}}}`: "proxy_rules[0].querystring_parameters",
-		`{"oidc":{"keys":[1]}}`:     "oidc: json",
+		`{"oidc":{"keys":[1]}}`:     "oidc: keys: an object is expected, not a list",
 		`{"oidc":{"keys":{"k":1}}}`: `oidc: keys["k"]`,
 	} {
 		if p, err := Decode([]byte(doc)); err == nil || !strings.Contains(err.Error(), want) {

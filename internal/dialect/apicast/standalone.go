@@ -268,7 +268,7 @@ func (s *Standalone) routes(docs []routeDoc, ports map[string][]int, at string) 
 		}
 		for name, raw := range d.Match {
 			var value text
-			if err := value.UnmarshalJSON(raw); err != nil {
+			if err := worded(value.UnmarshalJSON(raw)); err != nil {
 				return nil, fmt.Errorf("%s.match.%s: %w", at, name, err)
 			}
 			r.match = append(r.match, newCondition(name, string(value), ports))

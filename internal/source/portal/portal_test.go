@@ -412,7 +412,7 @@ func TestFaults(t *testing.T) {
 		"403":       {func(p *porta) { p.status = 403 }, "invalid status: 403 (Forbidden)"},
 		"redirect":  {func(p *porta) { p.status = 301 }, "invalid status: 301"},
 		"no JSON":   {func(p *porta) { p.garbage = "{Hello, world}" }, "Expected object key string but found invalid token at character 2"},
-		"a list":    {func(p *porta) { p.garbage = "[]" }, "cannot unmarshal array"},
+		"a list":    {func(p *porta) { p.garbage = "[]" }, "an object is expected, not a list"},
 		"no config": {func(p *porta) { p.garbage = `{"proxy_configs":[{}]}` }, "proxy_configs[0] has no proxy_config"},
 		"an error":  {func(p *porta) { p.garbage = `{"error":"Access denied"}` }, "there is no proxy_configs in it"},
 		"blank":     {func(p *porta) { p.garbage = "\n" }, "T_END"},

@@ -98,7 +98,7 @@ func member(body []byte, name string, into any) error {
 	case string(raw) == "{}":
 		return nil
 	default:
-		return json.Unmarshal(raw, into)
+		return apicast.Unmarshal(raw, into)
 	}
 }
 
