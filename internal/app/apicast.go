@@ -278,11 +278,7 @@ func (g *Gateway) loadProducts(ctx context.Context) error {
 
 // reloadProducts loads the products anew, without having anybody wait.
 func (g *Gateway) reloadProducts(ctx context.Context) {
-	g.background.Go(func() {
-		if err := g.account.source.Reload(ctx); err != nil {
-			g.log.Error("products are not loaded anew", "err", err)
-		}
-	})
+	g.background.Go(func() { _ = g.account.source.Reload(ctx) }) // it logs its failures
 }
 
 // openProducts starts the data plane of products. Its addresses open when the

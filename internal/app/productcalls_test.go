@@ -289,6 +289,28 @@ func TestProductCamel(t *testing.T) {
 	}
 }
 
+// A backend that fails refuses everybody: the log says why.
+func TestProductFailingBackend(t *testing.T) {
+	w := newThreescaleWorld(t)
+	failing := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(503) }))
+	defer failing.Close()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "products.json")
+	if err := os.WriteFile(file, []byte(productsOf(w.product("one.test", w.apiURL, ""))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, _ := accountOptions(t, dir, file, "BACKEND_ENDPOINT_OVERRIDE="+failing.URL)
+	g := start(t, o)
+	if status, _ := send(t, g, "GET", "one.test", "/?user_key=hush", "", nil); status != 403 {
+		t.Error(status)
+	}
+	stop(t, g)
+	said, err := os.ReadFile(filepath.Join(dir, "error.log"))
+	if err != nil || !strings.Contains(string(said), "3scale's backend did not answer") || !strings.Contains(string(said), "status 503") || strings.Contains(string(said), "hush") {
+		t.Error(err, string(said))
+	}
+}
+
 // The backend is slow: that costs the requests that must wait for it, and no
 // others.
 func TestProductSlowBackend(t *testing.T) {

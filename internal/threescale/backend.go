@@ -166,14 +166,20 @@ func (b *backend) do(rt *Runtime, target string, body []byte) (a Answer) {
 		c.Body, c.Length = &x.body, int64(len(body))
 	}
 	defer c.Finish()
-	if err := b.upstream.RoundTrip(c); err != nil {
-		if n := rt.silent.due(); n > 0 {
-			rt.Log.Warn("3scale's backend did not answer", "host", b.host, "calls", n, "err", err)
-		}
+	err := b.upstream.RoundTrip(c)
+	if err == nil {
+		a.read(c.Response)
+		drain(c)
+	}
+	if !a.unavailable() {
 		return a
 	}
-	a.read(c.Response)
-	drain(c)
+	if n := rt.silent.due(); n > 0 {
+		if err == nil {
+			err = fmt.Errorf("status %d", a.Status)
+		}
+		rt.Log.Warn("3scale's backend did not answer", "host", b.host, "calls", n, "err", err)
+	}
 	return a
 }
 

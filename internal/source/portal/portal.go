@@ -337,18 +337,20 @@ func (l *loaded) issuers() map[string]bool {
 // refresh loads everything anew.
 func (s *Source) refresh(ctx context.Context) {
 	defer s.refreshing.Store(false)
-	if err := s.Reload(ctx); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Error("3scale configuration: not refreshed, what was loaded before stays in force", "err", err)
-	}
+	_ = s.Reload(ctx) // it is logged
 }
 
-// Reload loads everything anew and returns when that is applied.
+// Reload loads everything anew and returns when that is applied. A failure is in
+// the log, too, whoever asked for it.
 func (s *Source) Reload(ctx context.Context) error {
 	out, err := s.load(ctx, "")
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.serve(ctx, out)
 	}
-	return s.serve(ctx, out)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Log.Error("3scale configuration: not refreshed, what was loaded before stays in force", "err", err)
+	}
+	return err
 }
 
 // serve applies what was loaded.

@@ -437,6 +437,9 @@ func TestFaults(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.problem) || b.Status().Problem != err.Error() {
 				t.Errorf("%v, want %s; %+v", err, c.problem, b.Status())
 			}
+			if !b.logged("not refreshed, what was loaded before stays in force") {
+				t.Error("the log does not say so")
+			}
 			if b.ids() != "1" || b.steps() != 1 {
 				t.Errorf("products %s, %d steps", b.ids(), b.steps())
 			}
