@@ -176,7 +176,7 @@ func TestFieldDNS(t *testing.T) {
 func TestFieldResolverValid(t *testing.T) {
 	_, port, _ := net.SplitHostPort(origin(t))
 	z := newZone(t, [4]byte{127, 0, 0, 1})
-	z.ttl = 3600
+	z.set(func() { z.ttl = 3600 })
 	o, _ := options(t, t.TempDir(), withKey)
 	o.Config.APISIX.DNS.Resolvers = []string{z.conn.LocalAddr().String()}
 	o.Config.APISIX.DNS.Valid = time.Second

@@ -138,13 +138,17 @@ func (e *Engine) ServeTLS(l net.Listener) error { return e.accept(l, e.serveTLS)
 
 // ServePackets serves HTTP/3 on pc until Shutdown, which closes it.
 func (e *Engine) ServePackets(pc net.PacketConn) error {
-	e.wg.Add(1)
+	if !e.enter() {
+		return pc.Close()
+	}
 	defer e.wg.Done()
 	return e.HTTP3.Serve(e, pc)
 }
 
 func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
-	e.wg.Add(1)
+	if !e.enter() {
+		return nil
+	}
 	defer e.wg.Done()
 	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
 		e.door.take()
@@ -155,11 +159,25 @@ func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	})
 }
 
+// enter counts an acceptor, unless Shutdown has begun, which waits for those that
+// are counted.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining.Load() {
+		return false
+	}
+	e.wg.Add(1)
+	return true
+}
+
 // Shutdown stops accepting, lets every request that has begun finish, and
 // returns when all connections are closed or, after closing the rest at once,
 // when ctx ends. It closes the given listeners; it may be called again.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
+	e.mu.Lock()
 	e.draining.Store(true)
+	e.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
 	}

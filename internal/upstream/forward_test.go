@@ -241,7 +241,7 @@ func TestLargeThroughProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if grown := int64(highest) - int64(before.HeapAlloc); read != size || grown > 1<<20 {
+	if grown := int64(highest) - int64(before.HeapAlloc); read != size || grown > 4<<20 { // of the body's 256 MiB; other goroutines of the process have some, too
 		t.Errorf("%d of %d bytes, %d more in memory meanwhile", read, size, grown)
 	}
 }
