@@ -23,6 +23,7 @@ func (g *Gateway) openMetrics(ctx context.Context) error {
 	}
 	g.describeProcess()
 	g.describeStore()
+	g.describeConfiguration(g.meter)
 	g.describeStreams()
 	if !slices.Contains(listed(g.Config), prometheus.Plugin.Name) {
 		return nil
@@ -56,6 +57,10 @@ func (g *Gateway) Metrics() net.Addr { return addrOf(g.metrics) }
 
 func gauge(name, help string, labels ...string) meter.Desc {
 	return meter.Desc{Name: name, Help: help, Kind: meter.Gauge, Labels: labels}
+}
+
+func counter(name, help string, labels ...string) meter.Desc {
+	return meter.Desc{Name: name, Help: help, Labels: labels}
 }
 
 func (g *Gateway) describeProcess() {

@@ -83,7 +83,9 @@ type Applier struct {
 	compiled [model.KindCount]atomic.Int64
 	modified [model.KindCount]atomic.Int64
 	deltas   atomic.Int64
+	changes  atomic.Int64
 	spent    atomic.Int64 // nanoseconds
+	took     *meter.Series
 
 	certificates certificates
 
@@ -125,6 +127,7 @@ func New(cfg Config) *Applier {
 		users:    users{},
 		stop:     make(chan struct{}),
 	}
+	a.took, _ = cfg.Meter.Vec(applyTime).With(nil) // the first of its registry
 	a.config.Upstream.Certificate = a.certificate
 	a.env = a.newEnv(ctx)
 	a.env.Exists = func(object string) bool { return a.Current().exists(object) }
@@ -232,8 +235,23 @@ func (a *Applier) apply(d model.Delta, same bool) {
 	n.compileStreams()
 	next := n.end(d.Revision)
 	a.publish(prev, next, n.retired)
+	a.note(d, a.config.Now().Sub(start))
+}
+
+// applyTime is how long steps take. Most are of one object.
+var applyTime = meter.Desc{
+	Name: "config_apply_seconds", Help: "Time that applying a step of the configuration took", Kind: meter.Histogram,
+	Buckets: []float64{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}, Unit: float64(time.Second),
+}
+
+// note counts a step that was applied.
+func (a *Applier) note(d model.Delta, took time.Duration) {
 	a.deltas.Add(1)
-	a.spent.Add(int64(a.config.Now().Sub(start)))
+	a.changes.Add(int64(len(d.Put) + len(d.Del)))
+	a.spent.Add(int64(took))
+	if a.took != nil {
+		a.took.Observe(int64(took))
+	}
 }
 
 // at is s at another revision.
@@ -281,7 +299,8 @@ func (a *Applier) Wait(ctx context.Context, revision int64) error {
 
 // Work is what applying has cost so far.
 type Work struct {
-	Deltas   int64
+	Deltas   int64            // steps
+	Changes  int64            // objects that came or went in them
 	Compiled map[string]int64 // objects compiled, by directory of their kind
 	Modified map[string]int64 // highest revision of an object that came, likewise
 	Spent    time.Duration
@@ -290,7 +309,7 @@ type Work struct {
 // Work returns the counters.
 func (a *Applier) Work() Work {
 	w := Work{
-		Deltas: a.deltas.Load(), Spent: time.Duration(a.spent.Load()),
+		Deltas: a.deltas.Load(), Changes: a.changes.Load(), Spent: time.Duration(a.spent.Load()),
 		Compiled: map[string]int64{}, Modified: map[string]int64{},
 	}
 	for k := range model.KindCount {
