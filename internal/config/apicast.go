@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -190,6 +191,19 @@ func (v *variables) size(name, otherwise string) Size {
 	return size
 }
 
+// address is the URL of an HTTP server; empty: unset.
+func (v *variables) address(name string) string {
+	s := v.text(name, "")
+	if s == "" {
+		return ""
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		v.complain(name, "is not an http or https URL") // it may hold a password
+	}
+	return s
+}
+
 func (v *variables) oneOf(name, otherwise string, allowed ...string) string {
 	s := v.text(name, otherwise)
 	if !slices.Contains(allowed, s) {
@@ -277,7 +291,7 @@ func (v *variables) ports(a *APIcast) {
 
 func (v *variables) backend(a *APIcast) {
 	a.Backend = Backend{
-		Override:  v.text("BACKEND_ENDPOINT_OVERRIDE", ""),
+		Override:  v.address("BACKEND_ENDPOINT_OVERRIDE"),
 		Resilient: v.oneOf("APICAST_BACKEND_CACHE_HANDLER", "strict", "strict", "resilient") == "resilient",
 		Threads:   v.number("APICAST_REPORTING_THREADS", 0),
 		Codes:     v.flag("APICAST_RESPONSE_CODES"),

@@ -148,6 +148,8 @@ func TestAPIcastRefuses(t *testing.T) {
 		{"APICAST_PROXY_BUFFER_SIZE=x", "is not a size"},
 		{"APICAST_LARGE_CLIENT_HEADER_BUFFERS=8k", "is not a number and a size"},
 		{"APICAST_MANAGEMENT_API=all", "is not one of"},
+		{"BACKEND_ENDPOINT_OVERRIDE=http://u:p@host:bad", "BACKEND_ENDPOINT_OVERRIDE: is not an http or https URL"},
+		{"BACKEND_ENDPOINT_OVERRIDE=backend:3000", "BACKEND_ENDPOINT_OVERRIDE: is not an http or https URL"},
 		{"APICAST_ACCESS_LOG_FILE=memory:32k", "is neither a file"},
 		{"APICAST_LOG_LEVEL=loud", "is not one of"},
 	} {
