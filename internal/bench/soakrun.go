@@ -228,9 +228,9 @@ func (s *soaking) request(ctx context.Context, path, key string) (a reference.An
 	return a, nil
 }
 
-// watch samples what the gateway holds, sixty times or as often as seconds allow.
+// watch samples what the gateway holds and tells how the run stands.
 func (s *soaking) watch(ctx context.Context, p *progress, began time.Time) error {
-	every := max(s.opts.duration/120, time.Second)
+	every, told := max(s.opts.duration/120, time.Second), 0
 	for at := every; at <= s.opts.duration; at += every {
 		if !sleepUntil(ctx, began.Add(at)) {
 			return ctx.Err()
@@ -243,7 +243,12 @@ func (s *soaking) watch(ctx context.Context, p *progress, began time.Time) error
 		s.mu.Lock()
 		s.report.Samples = append(s.report.Samples, now)
 		requests, differences := s.report.Requests, s.report.Differences
+		examples := s.report.Examples[told:]
 		s.mu.Unlock()
+		for _, e := range examples {
+			p.say("%s", e)
+		}
+		told += len(examples)
 		p.update(at.Round(time.Second), at+every > s.opts.duration, "%5.0f/%.0f s  %d requests  %d differences  resident %.1f MiB  heap %.1f MiB  %.0f goroutines  %.0f descriptors",
 			at.Seconds(), s.opts.duration.Seconds(), requests, differences, now.RSS, now.Heap, now.Goroutines, now.Descriptors)
 	}

@@ -166,6 +166,7 @@ func (g *Generator) breakIt(w World, key string) (Op, bool) {
 	switch dir {
 	case "routes":
 		op.Body = fmt.Sprintf(`{"id":%q,"uri":5,"desc":"%d"}`, id, g.n)
+		next.Shut = o.Shut && o.Good == nil // what cannot be read does not open what is shut
 		if g.rng.IntN(2) == 0 {
 			op.Body = fmt.Sprintf(`{"id":%q,"uri":%q,"desc":"%d","plugins":{"key-auth":{"hide_credentials":"perhaps"}},"upstream":%s}`, id, Path(key), g.n, g.upstream(1))
 			next.Shut = o.Good == nil || !o.Good.Guard

@@ -439,3 +439,42 @@ func TestWriteEndsThePause(t *testing.T) {
 		t.Errorf("the watch must resume, not read anew: %v", n)
 	}
 }
+
+// A store that was restored while nobody watched numbers a write below what was
+// delivered. The write is not answered before the restored state is delivered: its
+// revision would be taken for one that is live.
+func TestWriteToRestored(t *testing.T) {
+	t.Parallel()
+	dir, backup, addr := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "backup"), freePort(t)
+	server := startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+	put(t, server.Client(), "routes/1", "backup")
+	server.Close()
+	copyDir(t, dir, backup)
+	server = startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+	s := open(t, "http://"+addr, Config{})
+	for i := range s.retries {
+		s.retries[i] = time.Hour // the watch is not taken up again by itself
+	}
+	s.retries[1] = 20 * time.Millisecond
+	r := receive(t, s)
+	r.connected()
+	for i := range 20 {
+		put(t, server.Client(), "routes/1", fmt.Sprint("lost", i))
+	}
+	r.has(map[string]string{"routes/1": "lost19"})
+	before := s.Status().Delivered
+	server.Close()
+	copyDir(t, backup, dir)
+	startEmbed(t, embed.Config{Dir: dir, Listen: addr})
+	var res PutResult
+	eventually(t, "a write", func() (ok bool) {
+		var err error
+		res, err = s.Put(t.Context(), "/routes/2", []byte("new"), PutOptions{})
+		return err == nil
+	})
+	st := s.Status()
+	if res.Revision > before || st.Delivered > before || st.Resyncs[ReasonRestored] != 1 {
+		t.Errorf("revision %d was written, %d delivered before, now %+v", res.Revision, before, st)
+	}
+	r.has(map[string]string{"routes/1": "backup", "routes/2": "new"})
+}

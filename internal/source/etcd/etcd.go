@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -96,6 +97,8 @@ type Store struct {
 	status   statusBoard
 	assumed  []model.Object
 	checking progress      // of Run's goroutine
+	suspect  chan int64    // a write has shown that the store was restored, after so many setbacks; holds one
+	setbacks atomic.Int64  // restored stores that were delivered
 	answered chan struct{} // an operation has succeeded while nothing was watched; holds one
 
 	mu     sync.Mutex
@@ -132,7 +135,7 @@ func New(client *clientv3.Client, cfg Config) *Store {
 }
 
 func newStore(cfg Config, endpoint string) *Store {
-	s := &Store{cfg: cfg.withDefaults(), endpoint: endpoint, answered: make(chan struct{}, 1)}
+	s := &Store{cfg: cfg.withDefaults(), endpoint: endpoint, answered: make(chan struct{}, 1), suspect: make(chan int64, 1)}
 	s.retries = []time.Duration{
 		100 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second,
 		8 * time.Second, 16 * time.Second, 32 * time.Second,

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -86,6 +87,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opt PutOption
 	// The in-process server hands this very slice on to its watchers.
 	text := string(bytes.Clone(value))
 	var result PutResult
+	before := s.delivered()
 	err := s.do(ctx, "put", key, func(ctx context.Context, c *clientv3.Client) error {
 		opts := []clientv3.OpOption{clientv3.WithPrevKV()}
 		if opt.TTL > 0 {
@@ -113,6 +115,9 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opt PutOption
 		}
 		return nil
 	})
+	if err == nil && result.Revision <= before {
+		err = s.fail("put", s.path(key), s.awaitSetback(ctx))
+	}
 	return result, err
 }
 
@@ -124,6 +129,7 @@ func (s *Store) Delete(ctx context.Context, key string, alsoPrefixes ...string) 
 		ops = append(ops, clientv3.OpDelete(s.path(p), clientv3.WithPrefix()))
 	}
 	var result DeleteResult
+	before := s.delivered()
 	err := s.do(ctx, "delete", key, func(ctx context.Context, c *clientv3.Client) error {
 		res, err := c.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
@@ -135,7 +141,35 @@ func (s *Store) Delete(ctx context.Context, key string, alsoPrefixes ...string) 
 		}
 		return nil
 	})
+	if err == nil && result.Revision < before {
+		err = s.fail("delete", s.path(key), s.awaitSetback(ctx))
+	}
 	return result, err
+}
+
+func (s *Store) delivered() int64 {
+	s.status.mu.Lock()
+	defer s.status.mu.Unlock()
+	return s.status.s.Delivered
+}
+
+// awaitSetback waits until a store that has numbered a write below what was
+// delivered before, so one that was restored, is delivered anew. Until then its
+// revisions say nothing about what is live.
+func (s *Store) awaitSetback(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(s.cfg.Timeout, 2*s.cfg.ResyncDelay))
+	defer cancel()
+	for known := s.setbacks.Load(); s.setbacks.Load() == known; {
+		select {
+		case s.suspect <- known:
+		default:
+		}
+		s.wake()
+		if !sleep(ctx, 5*time.Millisecond) {
+			return fmt.Errorf("%w: %w", errRestored, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // NextID returns a number that no other call on this store returns: the
@@ -204,12 +238,17 @@ func (s *Store) do(ctx context.Context, op, key string, f func(context.Context, 
 		err = errGone
 	}
 	if err == nil && !s.Status().Connected {
-		select {
-		case s.answered <- struct{}{}:
-		default:
-		}
+		s.wake()
 	}
 	return s.fail(op, s.path(key), err)
+}
+
+// wake ends the pause before the next watch.
+func (s *Store) wake() {
+	select {
+	case s.answered <- struct{}{}:
+	default:
+	}
 }
 
 // unreachable is how long an operation waits for a store that is known to be

@@ -173,6 +173,9 @@ func (s *Store) resync(ctx context.Context, client *clientv3.Client, v *view, ap
 	if err := s.deliver(next, delta, apply); err != nil {
 		return err
 	}
+	if v.stale == ReasonRestored {
+		s.setbacks.Add(1)
+	}
 	*v = *next
 	return nil
 }

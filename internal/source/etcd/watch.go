@@ -233,6 +233,12 @@ func (w *watch) guard(ctx, stream context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case known := <-w.store.suspect:
+			if known == w.store.setbacks.Load() {
+				w.end(errRestored)
+				return
+			}
+			continue
 		case <-tick.C:
 		}
 		silence := time.Duration(w.store.cfg.Now().UnixNano() - w.heard.Load())
