@@ -478,3 +478,26 @@ func TestWriteToRestored(t *testing.T) {
 	}
 	r.has(map[string]string{"routes/1": "backup", "routes/2": "new"})
 }
+
+// A watch on which nothing comes any more is noticed by a write of its own process
+// long before it has been silent for too long.
+func TestOwnWriteTellsOfSilence(t *testing.T) {
+	t.Parallel()
+	server := startEmbed(t, embed.Config{})
+	watcher := &mutedWatcher{Watcher: server.Client().Watcher, started: make(chan int64, 100)}
+	watcher.mute.Store(true)
+	client := *server.Client()
+	client.Watcher = watcher
+	s := New(&client, Config{WatchTimeout: time.Minute})
+	r := receive(t, s)
+	<-watcher.started
+	r.connected()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := s.Put(ctx, "/routes/1", []byte("a"), PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reaches(res.Revision)
+	r.has(map[string]string{"routes/1": "a"})
+}

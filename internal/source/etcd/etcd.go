@@ -98,6 +98,7 @@ type Store struct {
 	assumed  []model.Object
 	checking progress      // of Run's goroutine
 	suspect  chan int64    // a write has shown that the store was restored, after so many setbacks; holds one
+	written  atomic.Int64  // revision of the newest write of this process
 	setbacks atomic.Int64  // restored stores that were delivered
 	answered chan struct{} // an operation has succeeded while nothing was watched; holds one
 

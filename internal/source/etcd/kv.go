@@ -118,6 +118,9 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opt PutOption
 	if err == nil && result.Revision <= before {
 		err = s.fail("put", s.path(key), s.awaitSetback(ctx))
 	}
+	if err == nil {
+		s.written.Store(result.Revision)
+	}
 	return result, err
 }
 
@@ -129,6 +132,11 @@ func (s *Store) Delete(ctx context.Context, key string, alsoPrefixes ...string) 
 		ops = append(ops, clientv3.OpDelete(s.path(p), clientv3.WithPrefix()))
 	}
 	var result DeleteResult
+	defer func() {
+		if result.Deleted {
+			s.written.Store(result.Revision)
+		}
+	}()
 	before := s.delivered()
 	err := s.do(ctx, "delete", key, func(ctx context.Context, c *clientv3.Client) error {
 		res, err := c.Txn(ctx).Then(ops...).Commit()

@@ -174,6 +174,7 @@ func (s *Store) resync(ctx context.Context, client *clientv3.Client, v *view, ap
 		return err
 	}
 	if v.stale == ReasonRestored {
+		s.written.Store(0) // counted otherwise
 		s.setbacks.Add(1)
 	}
 	*v = *next

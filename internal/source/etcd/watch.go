@@ -228,6 +228,9 @@ func (w *watch) guard(ctx, stream context.Context) {
 	limit := w.store.cfg.WatchTimeout
 	tick := time.NewTicker(max(limit/10, time.Millisecond))
 	defer tick.Stop()
+	soon := time.NewTicker(max(limit/50, time.Millisecond))
+	defer soon.Stop()
+	var own overdue
 	late := 0 // ticks at which the watch lagged
 	for {
 		select {
@@ -236,6 +239,12 @@ func (w *watch) guard(ctx, stream context.Context) {
 		case known := <-w.store.suspect:
 			if known == w.store.setbacks.Load() {
 				w.end(errRestored)
+				return
+			}
+			continue
+		case <-soon.C:
+			if err := w.miss(ctx, stream, &own, limit/50); err != nil {
+				w.end(err)
 				return
 			}
 			continue
@@ -270,6 +279,34 @@ func (w *watch) guard(ctx, stream context.Context) {
 			return
 		}
 	}
+}
+
+// overdue follows whether own writes come back.
+type overdue struct {
+	written int64 // revision of the newest at the last look
+	missed  int   // looks at which it had still not come
+}
+
+// miss says why the watch is not to be trusted, if a write of this very process does
+// not come back although nothing else does either. A store that was asked on the same
+// connection and has answered sends what it has sooner.
+func (w *watch) miss(ctx, stream context.Context, own *overdue, patience time.Duration) error {
+	due := own.written
+	own.written = w.store.written.Load()
+	if due <= w.received.Load() || time.Duration(w.store.cfg.Now().UnixNano()-w.heard.Load()) < patience {
+		own.missed = 0
+		return nil
+	}
+	if _, err := w.ask(ctx, stream); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", errDead, err)
+	}
+	if own.missed++; own.missed < 3 || due <= w.received.Load() {
+		return nil
+	}
+	w.store.written.CompareAndSwap(due, 0) // told once
+	return fmt.Errorf("%w: received %d, %d was written", errSilent, w.received.Load(), due)
 }
 
 // ask asks for a progress notice and for the revision of the store, which gets
