@@ -15,7 +15,7 @@ go test -c -o "$dir/engine.test" ./internal/engine
 GOBIN=$dir go install golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 names=(Direct CompiledIn/plugins=used CompiledIn/plugins=all GlobalRule/rule=off GlobalRule/rule=prometheus
-  Chain/chain=none Chain/chain=four Population/size=100x10 Population/size=10000x1000)
+  Disabled/observers=none Disabled/observers=disabled Chain/chain=none Chain/chain=four Population/size=100x10 Population/size=10000x1000)
 last=$((${#names[@]} - 1))
 for r in $(seq "$rounds"); do
   for i in $(seq 0 $last); do
@@ -35,5 +35,6 @@ echo; echo "== client and origin alone: subtract it for the gateway's own share"
 "$dir/benchstat" -filter '.name:Direct .unit:cpu-ns/op' "$dir/rows" | grep Direct
 compare /plugins CompiledIn "all plugins compiled in against those in use: no difference"
 compare /rule GlobalRule "prometheus as a global rule: at most 5 %"
+compare /observers Disabled "logs, metrics and traces configured and disabled against none: no difference"
 compare /chain Chain "key-auth, limit-count, prometheus, proxy-rewrite against no plugin"
 compare /size Population "10,000 consumers with limits x 1,000 routes against 100 x 10: no difference"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"weir/internal/plan"
@@ -29,6 +30,23 @@ const (
 	countStatus  = `"prometheus":{}`
 	proxyRewrite = `"proxy-rewrite":{"uri":"/rewritten","headers":{"set":{"X-Gateway":"weir"}}}`
 )
+
+// disabled are features that look at requests, all of them there and off: logs,
+// metrics, traces, mirrors, what tells of debugging.
+var disabled = func() string {
+	const off = `"_meta":{"disable":true}`
+	return strings.Join([]string{
+		`"prometheus":{` + off + `}`,
+		`"opentelemetry":{"sampler":{"name":"always_on"},` + off + `}`,
+		`"http-logger":{"uri":"http://127.0.0.1:1/","include_req_body":true,` + off + `}`,
+		`"file-logger":{"path":"/nowhere/log","include_resp_body":true,` + off + `}`,
+		`"syslog":{"host":"127.0.0.1","port":1,` + off + `}`,
+		`"tcp-logger":{"host":"127.0.0.1","port":1,` + off + `}`,
+		`"udp-logger":{"host":"127.0.0.1","port":1,` + off + `}`,
+		`"proxy-mirror":{"host":"http://127.0.0.1:1",` + off + `}`,
+		`"request-id":{` + off + `}`,
+	}, ",")
+}()
 
 // A setting is a route with plugins, a consumer with some of its own, and
 // perhaps a global rule.
@@ -89,13 +107,17 @@ func (g *gateway) watch() *weirtest.Trace {
 	return trace
 }
 
-var settings = []struct {
+type settingCase struct {
 	name string
 	setting
 	allocations float64
 	functions   []string
-}{
+	all         bool // it needs plugins that are not in use
+}
+
+var settings = []settingCase{
 	{name: "no plugin"},
+	{name: "every observer disabled", setting: setting{route: disabled, global: disabled}, all: true},
 	{
 		name: "key-auth", setting: setting{route: keyAuth},
 		functions: []string{"key-auth rewrite routes/1"},
@@ -120,11 +142,20 @@ var settings = []struct {
 	},
 }
 
+// builds are those in which a setting is tried.
+func (s *settingCase) builds() map[string][]plugin.Spec {
+	builds := map[string][]plugin.Spec{"all plugins": plugins.All()}
+	if !s.all {
+		builds["plugins in use"] = inUse
+	}
+	return builds
+}
+
 // TestFunctions: what is configured runs, in order, once; whether other plugins
 // exist makes no difference.
 func TestFunctions(t *testing.T) {
 	for _, tc := range settings {
-		for with, specs := range map[string][]plugin.Spec{"plugins in use": inUse, "all plugins": plugins.All()} {
+		for with, specs := range tc.builds() {
 			t.Run(tc.name+"/"+with, func(t *testing.T) {
 				g, once := tc.run(t, specs)
 				trace := g.watch()
@@ -148,7 +179,7 @@ func TestFunctions(t *testing.T) {
 // origin together, whether other plugins exist or not.
 func TestAllocationsOfPlugins(t *testing.T) {
 	for _, tc := range settings {
-		for with, specs := range map[string][]plugin.Spec{"plugins in use": inUse, "all plugins": plugins.All()} {
+		for with, specs := range tc.builds() {
 			t.Run(tc.name+"/"+with, func(t *testing.T) {
 				_, once := tc.run(t, specs)
 				for range 100 {

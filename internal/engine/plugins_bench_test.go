@@ -49,6 +49,17 @@ func BenchmarkGlobalRule(b *testing.B) {
 	}
 }
 
+// BenchmarkDisabled is a route without plugins and one whose observers are all
+// disabled.
+func BenchmarkDisabled(b *testing.B) {
+	for _, c := range []struct{ name, plugins string }{{"none", ""}, {"disabled", disabled}} {
+		b.Run("observers="+c.name, func(b *testing.B) {
+			_, once := setting{route: c.plugins, global: c.plugins}.run(b, plugins.All())
+			benchmark(b, once)
+		})
+	}
+}
+
 // BenchmarkChain is what plugins cost that an API ordinarily has.
 func BenchmarkChain(b *testing.B) {
 	for _, c := range []struct{ name, route string }{{"none", ""}, {"four", chain.route}} {
