@@ -29,35 +29,54 @@ func (s *Store) pages(ctx context.Context, c *clientv3.Client, dir string,
 	}
 }
 
+// pagesOnce reads a page while each is called for the one before.
 func (s *Store) pagesOnce(ctx context.Context, c *clientv3.Client, dir string,
 	each func(*mvccpb.KeyValue)) (rev int64, cluster uint64, err error) {
-	// A page is kept near this size whatever the size of the objects. etcd counts
-	// all that is left of a range at every read: many small pages of a large range
-	// cost its square.
-	const least, most = 1 << 20, 4 << 20
-	end, limit := clientv3.GetPrefixRangeEnd(dir), min(100, s.cfg.PageSize)
-	for from := dir; ; {
-		res, err := s.page(ctx, c, from, end, limit, rev)
-		if err != nil {
-			return 0, 0, err
+	ctx, cancel := context.WithCancel(ctx)
+	read := make(chan *clientv3.GetResponse, 1)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(read)
+		ended <- s.readPages(ctx, c, dir, read)
+	}()
+	defer func() {
+		cancel()
+		for range read { // until the reader has ended
 		}
+	}()
+	for res := range read {
 		if rev == 0 {
 			rev, cluster = res.Header.Revision, res.Header.ClusterId
 		}
-		size := 0
 		for _, kv := range res.Kvs {
 			each(kv)
-			size += len(kv.Value)
 		}
-		if !res.More || len(res.Kvs) == 0 {
-			return rev, cluster, nil
+	}
+	if err := <-ended; err != nil {
+		return 0, 0, err
+	}
+	return rev, cluster, nil
+}
+
+// readPages sends the pages of dir, all as of the revision of the first.
+func (s *Store) readPages(ctx context.Context, c *clientv3.Client, dir string, to chan<- *clientv3.GetResponse) error {
+	w := newWalk(dir, s.cfg.PageSize)
+	for rev := int64(0); ; {
+		from, end := w.bounds()
+		res, err := s.page(ctx, c, from, end, w.limit, rev)
+		if err != nil {
+			return err
 		}
-		from = string(res.Kvs[len(res.Kvs)-1].Key) + "\x00"
-		switch {
-		case size > most:
-			limit = max(1, limit/2)
-		case size < least:
-			limit = min(4*limit, s.cfg.PageSize)
+		if rev == 0 {
+			rev = res.Header.Revision
+		}
+		select {
+		case to <- res:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !w.took(res) {
+			return nil
 		}
 	}
 }
