@@ -235,10 +235,10 @@ func (g *Gateway) load(ctx context.Context) error {
 		err := g.source.Run(follow, func(d model.Delta) error {
 			g.state.Apply(d)
 			stale := g.staleSince.Load() != nil
-			g.keepCopy(d, first)
 			if first && !stale {
-				close(g.loaded)
+				close(g.loaded) // saving a large state takes long
 			}
+			g.keepCopy(d, first)
 			first = false
 			return nil
 		})

@@ -162,7 +162,7 @@ func (a *Applier) Close() {
 	a.keeper.Close()
 }
 
-// wipe is the delta to the empty state.
+// wipe is the delta to a state in which nothing is compiled.
 func (a *Applier) wipe() model.Delta {
 	s := a.Current()
 	d := model.Delta{Revision: s.Revision}
@@ -184,7 +184,10 @@ func (a *Applier) wipe() model.Delta {
 	for id := range s.ssls.All() {
 		d.Del = append(d.Del, model.Key{Kind: model.KindSSL, ID: id})
 	}
-	for id := range s.records[model.KindConsumer].All() {
+	for id, e := range s.records[model.KindConsumer].All() {
+		if e.plan == nil {
+			continue // nothing was compiled: taking a million of them apart is for nothing
+		}
 		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})
 	}
 	for k := range model.KindCount {

@@ -18,7 +18,7 @@ type walk struct {
 }
 
 func newWalk(dir string, most int) *walk {
-	return &walk{end: clientv3.GetPrefixRangeEnd(dir), from: dir, last: dir, most: most, limit: min(1000, most), large: 200_000}
+	return &walk{end: clientv3.GetPrefixRangeEnd(dir), from: dir, last: dir, most: most, limit: min(100, most), large: 200_000}
 }
 
 // bounds are the next range.
