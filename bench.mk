@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults soak
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults soak bench-million
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -39,6 +39,13 @@ bench-churn: bench-weir ## traffic while 500 consumers are created and 100 delet
 
 bench-pairs: bench-weir ## the same churn in five minutes that alternate with idle ones: p99 churn / p99 idle
 	@bin/weir bench churn --pairs 5 $(BENCH_FLAGS)
+
+# Its memory (rss of an idle phase) less that of the last line's, by CONSUMERS, is what one consumer costs.
+CONSUMERS ?= 1000000
+bench-million: bench-weir ## CONSUMERS=1000000 from an etcd: start, 1,000 changes a second in pairs with idle phases, memory with and without
+	@bin/weir bench churn --external-etcd --consumers $(CONSUMERS) --start --start-runs 3 --ready 5m $(BENCH_FLAGS)
+	@bin/weir bench churn --external-etcd --consumers $(CONSUMERS) --ready 10m --pairs 5 --phase 10s --creates 50000 --deletes 0 --concurrency 64 $(BENCH_FLAGS)
+	@bin/weir bench churn --external-etcd --consumers 300 --keys 300 --pairs 1 --phase 5s --creates 0 --deletes 0 $(BENCH_FLAGS)
 
 bench-plugins: ## what plugins cost inside the process, compared by benchstat (ROUNDS=10, SECONDS=0.5)
 	@bash bench/plugins.sh $(or $(ROUNDS),10) $(or $(SECONDS),0.5)
