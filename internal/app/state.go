@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"weir/internal/config"
@@ -239,6 +240,10 @@ func (g *Gateway) load(ctx context.Context) error {
 				close(g.loaded) // saving a large state takes long
 			}
 			g.keepCopy(d, first)
+			if first {
+				// What reading took is several times what stays.
+				g.background.Go(debug.FreeOSMemory)
+			}
 			first = false
 			return nil
 		})

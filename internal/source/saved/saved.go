@@ -82,7 +82,15 @@ func (c *Copy) Begin(d model.Delta) error {
 	}
 	before := c.file
 	c.file, c.size = f, 0
-	if err := c.append(d); err != nil {
+	// In parts: as text, a large state takes several times its memory.
+	const part = 1000
+	rest := d.Put
+	for ; len(rest) > part; rest = rest[part:] {
+		if err := c.append(model.Delta{Revision: d.Revision, Put: rest[:part]}); err != nil {
+			return err
+		}
+	}
+	if err := c.append(model.Delta{Revision: d.Revision, Put: rest, Del: d.Del}); err != nil {
 		return err
 	}
 	c.whole = c.size

@@ -91,3 +91,24 @@ func TestLoadRefuses(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// A large state is written in parts and read as one.
+func TestParts(t *testing.T) {
+	for _, n := range []int{999, 1000, 1001, 3000} {
+		c := New(filepath.Join(t.TempDir(), "copy"))
+		d := model.Delta{Revision: 7}
+		for i := range n {
+			d.Put = append(d.Put, model.Object{Key: model.Key{Kind: model.KindConsumer, ID: fmt.Sprint(i)}, Raw: []byte("{}")})
+		}
+		if err := c.Begin(d); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := c.Load()
+		if err != nil || len(got.Put) != n || got.Revision != 7 {
+			t.Errorf("%d objects at %d, want %d: %v", len(got.Put), got.Revision, n, err)
+		}
+		if err := c.Close(7); err != nil {
+			t.Error(err)
+		}
+	}
+}
