@@ -14,7 +14,7 @@ func ParseClient(text string) (netip.AddrPort, bool) {
 	}
 	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
 		addr, err := netip.ParseAddr(inner[:len(inner)-1])
-		return netip.AddrPortFrom(addr.WithZone(""), 0), err == nil && addr.Is6()
+		return netip.AddrPortFrom(addr.Unmap().WithZone(""), 0), err == nil && addr.Is6()
 	}
 	ap, err := netip.ParseAddrPort(text)
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port()), err == nil && ap.Port() != 0
