@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -10,23 +11,24 @@ import (
 // A Complaint tells the operator about requests that cannot be counted, once a
 // second at most.
 type Complaint struct {
-	env    plugin.Env
-	plugin string
-	last   atomic.Int64 // nanoseconds since 1970
+	now           func() time.Time
+	log           *slog.Logger
+	plugin, owner string
+	last          atomic.Int64 // nanoseconds since 1970
 }
 
 // NewComplaint makes the Complaint of one configuration of the named plugin.
 func NewComplaint(env plugin.Env, plugin string) *Complaint {
-	return &Complaint{env: env, plugin: plugin}
+	return &Complaint{now: env.Now, log: env.Log, plugin: plugin, owner: env.Owner}
 }
 
 // Make logs what happened, unless it did a moment ago.
 func (c *Complaint) Make(what string, err error) {
-	now := c.env.Now().UnixNano()
+	now := c.now().UnixNano()
 	if last := c.last.Load(); now-last < int64(time.Second) || !c.last.CompareAndSwap(last, now) {
 		return
 	}
-	c.env.Log.Error(what, "plugin", c.plugin, "owner", c.env.Owner, "err", err)
+	c.log.Error(what, "plugin", c.plugin, "owner", c.owner, "err", err)
 }
 
 // Refusal is the answer to a refused request: rejected_code and, if it is not

@@ -29,10 +29,16 @@ type Limiter struct {
 
 // otherwise is what requests need that are not admitted.
 type otherwise struct {
-	degrade                  bool
-	complaint                *Complaint
-	refused, failed, invalid *plugin.Reply
+	degrade   bool
+	complaint *Complaint
+	refused   *plugin.Reply
 }
+
+// What answers requests that cannot be counted.
+var (
+	failed  = plugin.JSON(500, map[string]string{"error_msg": "failed to limit count"})
+	invalid = &plugin.Reply{Status: 500}
+)
 
 // A rule is one limit.
 type rule struct {
@@ -54,8 +60,6 @@ func New(env plugin.Env, name string, c *Config, headers Headers) (*Limiter, err
 	}
 	l := &Limiter{single: c.Rules == nil, show: c.ShowHeader, otherwise: &otherwise{
 		degrade: c.AllowDegradation, complaint: NewComplaint(env, name), refused: Refusal(c.RejectedCode, c.RejectedMsg),
-		failed:  plugin.JSON(500, map[string]string{"error_msg": "failed to limit count"}),
-		invalid: &plugin.Reply{Status: 500},
 	}}
 	if err := l.compileRules(c, Prefix(env), headers); err != nil {
 		return nil, err
@@ -152,11 +156,11 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 	w.keys, w.due = w.keys[:0], w.due[:0]
 	if err := l.collect(w, c); err != nil {
 		l.complaint.Make("failed to get rate limit rules", err)
-		return l.unless(l.invalid)
+		return l.unless(invalid)
 	}
 	if len(w.due) == 0 {
 		l.complaint.Make("failed to get rate limit rules", nil)
-		return l.unless(l.invalid)
+		return l.unless(invalid)
 	}
 	for i := range w.due {
 		d := &w.due[i]
@@ -164,7 +168,7 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 		got, err := l.store.take(key, cost, d.limit, d.window)
 		if err != nil {
 			l.complaint.Make("failed to limit count", err)
-			if reply := l.unless(l.failed); reply != nil {
+			if reply := l.unless(failed); reply != nil {
 				return reply
 			}
 			continue
