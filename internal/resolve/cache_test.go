@@ -246,8 +246,9 @@ func TestCacheNotFound(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := s.count(); n > 6 {
-			t.Fatalf("%d lookups in 4 s", n)
+		// One a second; two where the timer and a request meet at the same moment.
+		if n := s.count(); n > 10 {
+			t.Fatalf("%d lookups in 4 s for 40 requests", n)
 		}
 		s.say(nil, time.Second, "10.0.0.1")
 		time.Sleep(retryAfter)
