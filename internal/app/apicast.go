@@ -51,7 +51,19 @@ type account struct {
 	urls      []string
 	admin     net.Listener
 	metrics   net.Listener
+
+	// ballast is never touched and so takes no memory, but the collector counts it:
+	// where the heap is small it begins only when so much more is garbage. A
+	// collection takes all cores for its time, and what a refresh leaves behind is
+	// otherwise a reason for one every minute (bench reload, 600 products of which
+	// 10 % change: p99.9 of 200 requests/s 2.4 to 4.7 ms, with it 0.7 to 0.9 ms as
+	// without refreshes).
+	ballast []byte
 }
+
+// ballastSize is how much more than the heap may be garbage, besides as much as
+// the heap.
+const ballastSize = 64 << 20
 
 // apicastVersion is the APIcast whose behaviour this is.
 const apicastVersion = "3.16.0"
@@ -62,7 +74,7 @@ func (g *Gateway) openAccount(context.Context) error {
 	if c == nil {
 		return nil
 	}
-	a := &account{config: c, meter: meter.New(0)}
+	a := &account{config: c, meter: meter.New(0), ballast: make([]byte, ballastSize)}
 	settings, err := settingsOf(c)
 	if err != nil {
 		return err
