@@ -34,11 +34,11 @@ func TestMetrics(t *testing.T) {
 	}
 	l.Close()
 
-	o, out := options(t, t.TempDir(), fmt.Sprintf(exported, taken)+withKey)
+	o, out := options(t, t.TempDir(), fmt.Sprintf(exported, 0)+withKey)
 	o.Example = true
 	g := start(t, o)
 	defer stop(t, g)
-	if !strings.Contains(out.String(), fmt.Sprintf("metrics  http://127.0.0.1:%d/apisix/prometheus/metrics\n", taken)) {
+	if !strings.Contains(out.String(), "metrics  http://"+g.Metrics().String()+"/apisix/prometheus/metrics\n") {
 		t.Error(out)
 	}
 	putRule(t, g, `{"plugins":{"prometheus":{}}}`)

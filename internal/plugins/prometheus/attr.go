@@ -24,7 +24,7 @@ type Attr struct {
 	Server bool   `json:"enable_export_server"`
 	Addr   *struct {
 		IP   string `json:"ip"`
-		Port int    `json:"port"`
+		Port *int   `json:"port"` // 0 is any free one
 	} `json:"export_addr"`
 	Metrics map[string]struct {
 		Expire      float64             `json:"expire"` // seconds
@@ -195,7 +195,11 @@ func Server(raw json.RawMessage, metrics *meter.Registry) (*Export, error) {
 	}
 	e := &Export{Addr: defaultAddr, URI: attr.URI}
 	if a := attr.Addr; a != nil {
-		e.Addr, e.Given = net.JoinHostPort(cmp.Or(a.IP, defaultIP), strconv.Itoa(cmp.Or(a.Port, defaultPort))), true
+		port := defaultPort
+		if a.Port != nil {
+			port = *a.Port
+		}
+		e.Addr, e.Given = net.JoinHostPort(cmp.Or(a.IP, defaultIP), strconv.Itoa(port)), true
 	}
 	e.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != attr.URI {

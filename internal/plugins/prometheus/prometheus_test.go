@@ -394,7 +394,7 @@ func TestServer(t *testing.T) {
 	if err != nil || e.Addr != "127.0.0.1:9091" || e.Given {
 		t.Fatal(e, err)
 	}
-	for raw, want := range map[string]string{`{"export_addr":{"ip":"0.0.0.0"}}`: "0.0.0.0:9091", `{"export_addr":{"port":9}}`: "127.0.0.1:9"} {
+	for raw, want := range map[string]string{`{"export_addr":{"ip":"0.0.0.0"}}`: "0.0.0.0:9091", `{"export_addr":{"port":9}}`: "127.0.0.1:9", `{"export_addr":{"port":0}}`: "127.0.0.1:0"} {
 		if e, err := Server([]byte(raw), g.env.Meter); err != nil || e.Addr != want || !e.Given {
 			t.Errorf("%s: %+v %v", raw, e, err)
 		}
