@@ -181,20 +181,19 @@ func (l *Limiter) Take(c *plugin.Ctx, cost int64) *plugin.Reply {
 	return nil
 }
 
-// Access is Take for the Access phase, at a cost of 1.
-func (l *Limiter) Access() func(*plugin.Ctx) *plugin.Reply {
+// Plain returns what Take at a cost of 1 comes to for the limit that most have.
+func (l *Limiter) Plain() (p Plain, ok bool) {
 	r := &l.rules[0]
 	if !l.single || r.sum == 0 || r.most == 0 || r.length == 0 || r.key.text != nil || r.key.all {
-		return func(c *plugin.Ctx) *plugin.Reply { return l.Take(c, 1) }
+		return p, false
 	}
-	p := plain{notice{r.most, r.prefix, r.headers}, l.store, l, r.key.name, r.sum, r.length, l.show}
-	return func(c *plugin.Ctx) *plugin.Reply { return p.take(c) }
+	return Plain{notice{r.most, r.prefix, r.headers}, l.store, l, r.key.name, r.sum, r.length, l.show}, true
 }
 
-// A plain is what an admitted request needs of the limit that most have: a fixed
+// A Plain is what an admitted request needs of the limit that most have: a fixed
 // number and window, counted here, for the value of a variable. It is small enough
-// for its function to hold it, so that there is one place to be looked at.
-type plain struct {
+// for a function to hold it, so that there is one place to be looked at.
+type Plain struct {
 	notice
 	store   store // which never fails
 	limiter *Limiter
@@ -204,7 +203,8 @@ type plain struct {
 	show    bool
 }
 
-func (p plain) take(c *plugin.Ctx) *plugin.Reply {
+// Take counts a request. A Reply refuses it.
+func (p Plain) Take(c *plugin.Ctx) *plugin.Reply {
 	w := works.Get().(*work)
 	defer works.Put(w)
 	keys := binary.BigEndian.AppendUint64(w.keys[:0], p.sum)

@@ -115,6 +115,7 @@ func Run(t *testing.T, spec plugin.Spec, cases []Case) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			Own(t, spec, ph)
 			for i, r := range c.Requests {
 				now = now.Add(r.After)
 				ctx := r.ctx(now)

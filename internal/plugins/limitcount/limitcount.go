@@ -35,5 +35,9 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if err != nil {
 		return plugin.Phases{}, err
 	}
-	return plugin.Phases{Access: limiter.Access()}, nil
+	// The functions are written here, so that profiles know them.
+	if plain, ok := limiter.Plain(); ok {
+		return plugin.Phases{Access: func(r *plugin.Ctx) *plugin.Reply { return plain.Take(r) }}, nil
+	}
+	return plugin.Phases{Access: func(r *plugin.Ctx) *plugin.Reply { return limiter.Take(r, 1) }}, nil
 }

@@ -14,7 +14,7 @@ var Policy = plugin.Define(
 		if !c.Proxy || threescale.ProductOf(env).Upstream == nil {
 			return plugin.Phases{}, nil
 		}
-		return plugin.Phases{Content: threescale.Route}, nil
+		return plugin.Phases{Content: func(r *plugin.Ctx) *plugin.Reply { return threescale.Route(r) }}, nil // a function of this package: profiles know it by that
 	},
 )
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/plugin/plugintest"
+	"weir/internal/threescale/threescaletest"
 )
 
 func TestCostsNothing(t *testing.T) {
@@ -15,4 +16,8 @@ func TestCostsNothing(t *testing.T) {
 	if ph.Rewrite != nil || ph.Access != nil || ph.Content != nil || ph.BeforeProxy != nil || ph.Header != nil || ph.Body != nil || ph.Log != nil {
 		t.Error("it has phases")
 	}
+}
+
+func TestProxies(t *testing.T) {
+	threescaletest.Compile(t, threescaletest.Of(t, nil), Policy, `{"proxy":true}`)
 }

@@ -63,6 +63,7 @@ func Compile(t testing.TB, p *threescale.Product, policy plugin.Spec, config str
 	if err != nil {
 		t.Fatal(err)
 	}
+	plugintest.Own(t, policy, ph)
 	if ph.Close != nil {
 		t.Cleanup(ph.Close)
 	}
