@@ -138,8 +138,11 @@ func (c *Capture) upstreams(w Window) Finding {
 			worst = max(worst, each(x.Upstream, x.Tries)/float64(wait))
 		}
 	}
+	// Where cores are near saturation answers wait for them, and are counted as if
+	// their upstreams were slow.
+	slow := share >= 0.9 && c.Busy() < busyEnough
 	return Finding{
-		What: "wait for upstreams", Good: share < 0.9 && worst < 2,
+		What: "wait for upstreams", Good: !slow && worst < 2,
 		Seen: fmt.Sprintf("%s per try, %.0f %% of the time of requests, in the worst window %.1f times the mean",
 			wait.Round(time.Microsecond), 100*share, worst),
 		Advice: "most of the time of requests, or a growing part of it, is their upstreams': a profile of the gateway does not show that",

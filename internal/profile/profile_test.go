@@ -141,9 +141,12 @@ func TestFindings(t *testing.T) {
 		"all is well":   {[]Window{good, good}, ""},
 		"no load":       {[]Window{window(0, 0, 1900*time.Millisecond, 0), window(0, 0, 1900*time.Millisecond, 0)}, "requests"},
 		"idle":          {[]Window{window(100, 0, time.Second, 100*time.Millisecond), window(100, 0, time.Second, 100*time.Millisecond)}, "use of the cores"},
-		"slow upstream": {[]Window{window(100, 0, 1900*time.Millisecond, 950*time.Millisecond), window(100, 0, 1900*time.Millisecond, 950*time.Millisecond)}, "wait for upstreams"},
-		"errors":        {[]Window{window(100, 5, 1900*time.Millisecond, 100*time.Millisecond), good}, "answers from 500 on"},
-		"uneven":        {[]Window{good, window(300, 0, 1900*time.Millisecond, 300*time.Millisecond)}, "steadiness of the load"},
+		"slow upstream": {[]Window{window(100, 0, time.Second, 950*time.Millisecond), window(100, 0, time.Second, 950*time.Millisecond)}, "use of the cores, wait for upstreams"},
+		// Answers wait in the gateway's own sockets.
+		"saturated":         {[]Window{window(100, 0, 1900*time.Millisecond, 990*time.Millisecond), window(100, 0, 1900*time.Millisecond, 990*time.Millisecond)}, ""},
+		"slower and slower": {[]Window{good, good, window(100, 0, 1900*time.Millisecond, 900*time.Millisecond)}, "wait for upstreams"},
+		"errors":            {[]Window{window(100, 5, 1900*time.Millisecond, 100*time.Millisecond), good}, "answers from 500 on"},
+		"uneven":            {[]Window{good, window(300, 0, 1900*time.Millisecond, 300*time.Millisecond)}, "steadiness of the load"},
 	} {
 		var bad []string
 		for _, f := range (&Capture{Cores: 2, Windows: c.windows}).Findings() {
@@ -198,12 +201,13 @@ func TestDiagnosis(t *testing.T) {
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	c := &Capture{Cores: 2, Windows: []Window{window(100, 0, time.Second, 0)}, Calls: Calls{
-		Requests: 100, Functions: []Function{{"rewrite", "limit-count", "routes/a", 100}, {"access", "limit-count", "routes/a", 50}},
+		Requests: 100, Functions: []Function{{"rewrite", "limit-count", "routes/a", 100}, {"access", "limit-count", "routes/a", 50}, {"log", "cheap", "routes/a", 100}},
 	}}
 	if err := analysed(t).WriteTable(&b, c); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"50 % of 2", "! use of the cores", "1.50", "limit-count: access 14.3% rewrite 9.5%", "kernel 19.0 %", "1.50 functions of plugins"} {
+	for _, want := range []string{"50 % of 2", "! use of the cores", "1.50", "limit-count: access 14.3% rewrite 9.5%", "kernel 19.0 %", "2.50 functions of plugins",
+		"0.0%  0.0%           1.00  cheap\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}

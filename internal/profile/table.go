@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -46,7 +47,8 @@ func (c *Calls) all() float64 {
 }
 
 func (a *Analysis) plugins(w io.Writer, c *Capture) {
-	if len(a.Plugins) == 0 {
+	idle := c.Calls.idle(a.Plugins)
+	if len(a.Plugins)+len(idle) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "total\tself\tcalls/request\t  plugin, by phase")
@@ -57,7 +59,21 @@ func (a *Analysis) plugins(w io.Writer, c *Capture) {
 		}
 		fmt.Fprintf(w, "%.1f%%\t%.1f%%\t%.2f\t  %s:%s\n", a.Percent(p.Total), a.Percent(p.Self), c.Calls.PerRequest(p.Name), p.Name, phases)
 	}
+	for _, name := range idle {
+		fmt.Fprintf(w, "0.0%%\t0.0%%\t%.2f\t  %s\n", c.Calls.PerRequest(name), name)
+	}
 	fmt.Fprintln(w)
+}
+
+// idle are the plugins that ran and of which no sample was taken.
+func (c *Calls) idle(sampled []PluginShare) (names []string) {
+	for _, f := range c.Functions {
+		known := slices.Contains(names, f.Plugin) || slices.ContainsFunc(sampled, func(p PluginShare) bool { return p.Name == f.Plugin })
+		if !known {
+			names = append(names, f.Plugin)
+		}
+	}
+	return names
 }
 
 // shown is how many lines a list has at most.
