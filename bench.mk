@@ -1,7 +1,7 @@
 # Measurements; they need a quiet machine, two cores, and for bench-proxy
 # nginx and wrk (apt-get install nginx-core wrk).
 
-.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-reload bench-reload-clients bench-reload-large bench-threescale faults soak bench-million
+.PHONY: bench-weir bench-proxy bench-body bench-upload bench-slow bench-websockets bench-keepalive bench-updates bench-http2 bench-start bench-churn bench-pairs bench-plugins bench-chain bench-scrape bench-ab bench-profiled bench-planted bench-reload bench-reload-clients bench-reload-large bench-threescale faults soak bench-million
 
 bench-weir:
 	@go build -o bin/weir ./cmd/weir
@@ -61,6 +61,11 @@ bench-ab: bench-weir ## prometheus as a global rule over the wire: off, returnin
 
 bench-profiled: bench-weir ## what being profiled costs a gateway: CPU per request and throughput beside itself
 	@bin/weir bench ab --profiled $(BENCH_FLAGS)
+
+# Its binary has a plugin that no other has; nothing but this experiment uses it.
+bench-planted: ## is a plugin that wastes 5 % of the CPU over four phases named by weir profile and sized by weir bench ab (PAIRS=120 STARTS=40 SHARE=5)
+	@go build -tags planted -o bin/weir-planted ./cmd/weir
+	@bash bench/planted.sh bin/weir-planted $(or $(PAIRS),120) $(or $(STARTS),40) $(or $(SHARE),5)
 
 bench-reload: bench-weir ## 600 3scale products refreshed every 15 s, 0, 1 and 10 % changed, paired with idle phases (BENCH_FLAGS="--batcher")
 	@bin/weir bench reload $(BENCH_FLAGS)

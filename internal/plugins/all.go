@@ -60,7 +60,7 @@ import (
 
 // All returns every plugin. The caller owns the slice.
 func All() []plugin.Spec {
-	return []plugin.Spec{
+	return append([]plugin.Spec{
 		acl.Plugin,
 		apibreaker.Plugin,
 		attachconsumerlabel.Plugin,
@@ -109,7 +109,7 @@ func All() []plugin.Spec {
 		udplogger.Plugin,
 		uriblocker.Plugin,
 		workflow.Plugin,
-	}
+	}, planted()...)
 }
 
 // Streams returns every plugin of stream routes. The caller owns the slice.

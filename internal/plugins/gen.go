@@ -43,8 +43,8 @@ import (
 
 // All returns every plugin. The caller owns the slice.
 func All() []plugin.Spec {
-return []plugin.Spec{
-%s}
+return append([]plugin.Spec{
+%s}, planted()...)
 }
 
 // Streams returns every plugin of stream routes. The caller owns the slice.

@@ -1,0 +1,11 @@
+//go:build planted
+
+package plugins
+
+import (
+	"weir/internal/plugin"
+	slow "weir/internal/weirtest/planted"
+)
+
+// planted are plugins that only a build for an experiment has: see bench/planted.sh.
+func planted() []plugin.Spec { return []plugin.Spec{slow.Plugin} }
