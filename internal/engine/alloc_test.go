@@ -23,7 +23,7 @@ func proxyOnce(t testing.TB) func() { return proxyWith(t) }
 // plugins that they need.
 func proxyWith(t testing.TB, objects ...string) func() {
 	up := fixed(t, smallAnswer)
-	g := startWith(t, nil, prometheus.Plugin)
+	g := startWith(t, byDefault, prometheus.Plugin)
 	g.put(append(objects,
 		"routes/1", fmt.Sprintf(`{"uri":"/small","host":"api1.example.com","plugins":{"key-auth":{}},"upstream":{"nodes":{%q:1}}}`, up.addr),
 		"consumers/jack", fmt.Sprintf(`{"username":"jack","plugins":{"key-auth":{"key":%q}}}`, corpusKey),

@@ -47,7 +47,10 @@ func (r *RealIP) client(h *wire.Header) (who netip.AddrPort, ok bool) {
 	fields := h.Fields()
 	chain := wire.EqualFold(r.Header, "X-Forwarded-For")
 	if !chain {
-		value, _ := h.Get(r.Header)
+		value, found := h.Get(r.Header)
+		if !found {
+			return who, false
+		}
 		return r.last(value)
 	}
 	for i := len(fields) - 1; i >= 0; i-- {

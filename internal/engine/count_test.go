@@ -59,7 +59,7 @@ var chain = setting{route: keyAuth + "," + limitCount + "," + countStatus + "," 
 // without allocating itself.
 func (s setting) run(t testing.TB, all []plugin.Spec) (g *gateway, once func()) {
 	up := fixed(t, smallAnswer)
-	g = startPlugins(t, router.HostURI, nil, all)
+	g = startPlugins(t, router.HostURI, byDefault, all)
 	own := fmt.Sprintf(`"key-auth":{"key":%q}`, corpusKey)
 	if s.consumer != "" {
 		own += "," + s.consumer

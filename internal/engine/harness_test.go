@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -52,6 +53,11 @@ func startParameters(t testing.TB, change func(*Config)) *gateway {
 func startWith(t testing.TB, change func(*Config), more ...plugin.Spec) *gateway {
 	t.Helper()
 	return startRouter(t, router.HostURI, change, more...)
+}
+
+// byDefault is what config.yaml has on a request's way unless told otherwise.
+func byDefault(c *Config) {
+	c.RealIP = &RealIP{Header: "X-Real-IP", From: netip.Addr.IsLoopback}
 }
 
 func startRouter(t testing.TB, kind router.Kind, change func(*Config), more ...plugin.Spec) *gateway {

@@ -83,7 +83,7 @@ func BenchmarkPopulation(b *testing.B) {
 
 func population(b testing.TB, consumers, routes int) func() {
 	up := fixed(b, smallAnswer)
-	g := startPlugins(b, router.HostURI, nil, plugins.All())
+	g := startPlugins(b, router.HostURI, byDefault, plugins.All())
 	var objects []string
 	for i := range routes {
 		objects = append(objects, fmt.Sprintf("routes/r%d", i),
