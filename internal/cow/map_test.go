@@ -164,12 +164,12 @@ func shape(t *testing.T, n *node[int], full bool) (leaves, items int) {
 		}
 		return 1, len(n.items)
 	}
-	if k := len(n.slots.at); k > 1<<slotBits || k&(k-1) != 0 || k == 1 {
+	if k := int(n.width()); k > 1<<slotBits || k&(k-1) != 0 || k == 1 {
 		t.Errorf("directory of %d slots", k)
 	}
-	for i, kid := range n.slots.at {
+	for i, kid := range n.slots[:n.width()] {
 		if kid.slots == nil && i>>kid.depth != 0 {
-			if n.slots.at[i&(1<<kid.depth-1)] != kid {
+			if n.slots[i&(1<<kid.depth-1)] != kid {
 				t.Error("a leaf is not in all its slots")
 			}
 			continue

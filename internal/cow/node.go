@@ -23,22 +23,37 @@ type item[V any] struct {
 // A node is a leaf (slots is nil) or a directory. It fills a cache line: a lookup in
 // a large map finds none of it in a cache.
 type node[V any] struct {
-	slots *directory[V]
+	slots *[1 << slotBits]*node[V] // only among all of them is there room for directories
+	mask  uint8                    // of a directory: one less than the slots it has, 1<<k
+	depth uint8                    // of a leaf: how many bits of its directory's index all its keys share
+	owner *owner
 	tags  [leafSize / 8]uint64 // one byte of the hash of each item, to compare eight at once
 	items []item[V]
-	owner *owner
-	depth uint8 // of a leaf: how many bits of its directory's index all its keys share
 }
 
-// A directory is 1<<k slots; only among 1<<slotBits is there room for directories.
-type directory[V any] struct{ at []*node[V] }
+// width is how many slots a directory has.
+func (n *node[V]) width() uint64 { return uint64(n.mask) + 1 }
+
+// slot is the place of a hash among them, of which shift bits are used up.
+func (n *node[V]) slot(h uint64, shift uint) uint64 { return h >> shift & uint64(n.mask) }
+
+// directory is one of the leaf alone.
+func directory[V any](o *owner, leaf *node[V]) *node[V] {
+	return &node[V]{owner: o, slots: &[1 << slotBits]*node[V]{leaf}}
+}
+
+// double gives a directory as many slots again.
+func (n *node[V]) double() {
+	w := n.width()
+	copy(n.slots[w:2*w], n.slots[:w])
+	n.mask = uint8(2*w - 1)
+}
 
 func tag(h uint64) uint8 { return uint8(h >> 56) }
 
 func (n *node[V]) get(h uint64, key string) (v V, ok bool) {
 	for rest := h; n.slots != nil; rest >>= slotBits {
-		at := n.slots.at
-		n = at[rest&uint64(len(at)-1)]
+		n = n.slots[rest&uint64(n.mask)&(1<<slotBits-1)]
 	}
 	if i := n.find(h, key); i >= 0 {
 		return n.items[i].value, true
@@ -77,7 +92,7 @@ func (n *node[V]) each(yield func(string, V) bool) bool {
 	if n.slots == nil {
 		return true
 	}
-	for i, kid := range n.slots.at {
+	for i, kid := range n.slots[:n.width()] {
 		if kid.slots == nil && i>>kid.depth != 0 {
 			continue // seen in an earlier slot
 		}
@@ -96,7 +111,8 @@ func (n *node[V]) own(o *owner, extra int) *node[V] {
 	c := *n
 	c.owner = o
 	if n.slots != nil {
-		c.slots = &directory[V]{slices.Clone(n.slots.at)}
+		slots := *n.slots
+		c.slots = &slots
 	}
 	c.items = append(make([]item[V], 0, len(n.items)+extra), n.items...)
 	return &c
@@ -107,8 +123,8 @@ func (n *node[V]) own(o *owner, extra int) *node[V] {
 func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], bool) {
 	if n.slots != nil {
 		n = n.own(o, 0)
-		i := (h >> shift) & uint64(len(n.slots.at)-1)
-		kid, found := n.slots.at[i].set(o, h, shift+slotBits, it)
+		i := n.slot(h, shift)
+		kid, found := n.slots[i].set(o, h, shift+slotBits, it)
 		n.put(i, kid)
 		if len(kid.items) > leafSize {
 			n.split(o, i, shift)
@@ -123,7 +139,7 @@ func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], boo
 	n = n.own(o, 1)
 	n.add(tag(h), it)
 	if shift == 0 && len(n.items) > leafSize {
-		n = &node[V]{owner: o, slots: &directory[V]{[]*node[V]{n}}}
+		n = directory(o, n)
 		n.split(o, 0, 0)
 	}
 	return n, false
@@ -132,12 +148,12 @@ func (n *node[V]) set(o *owner, h uint64, shift uint, it item[V]) (*node[V], boo
 // put makes kid the child at slot i: a leaf in all the slots it stands for.
 func (n *node[V]) put(i uint64, kid *node[V]) {
 	if kid.slots != nil {
-		n.slots.at[i] = kid
+		n.slots[i] = kid
 		return
 	}
 	step := uint64(1) << kid.depth
-	for i &= step - 1; i < uint64(len(n.slots.at)); i += step {
-		n.slots.at[i] = kid
+	for i &= step - 1; i < n.width(); i += step {
+		n.slots[i] = kid
 	}
 }
 
@@ -162,18 +178,18 @@ func (n *node[V]) mark(i int, t uint8) {
 
 // split divides the leaf at slot i of a directory until no part is too large.
 func (n *node[V]) split(o *owner, i uint64, shift uint) {
-	leaf := n.slots.at[i]
+	leaf := n.slots[i]
 	if len(leaf.items) <= leafSize {
 		return
 	}
-	if 1<<leaf.depth == len(n.slots.at) {
+	if 1<<leaf.depth == n.width() {
 		switch {
-		case len(n.slots.at) < 1<<slotBits:
-			n.slots.at = append(n.slots.at, n.slots.at...)
+		case n.width() < 1<<slotBits:
+			n.double()
 		case shift < maxShift:
 			leaf.depth = 0
-			n.slots.at[i] = &node[V]{owner: o, slots: &directory[V]{[]*node[V]{leaf}}}
-			n.slots.at[i].split(o, 0, shift+slotBits)
+			n.slots[i] = directory(o, leaf)
+			n.slots[i].split(o, 0, shift+slotBits)
 			return
 		default:
 			return
@@ -204,8 +220,8 @@ func (n *node[V]) del(o *owner, h uint64, shift uint, key string) *node[V] {
 		n.remove(o, n.find(h, key))
 		return n
 	}
-	i := (h >> shift) & uint64(len(n.slots.at)-1)
-	was := n.slots.at[i]
+	i := n.slot(h, shift)
+	was := n.slots[i]
 	kid := was.del(o, h, shift+slotBits, key)
 	if was.slots != nil && kid.slots == nil {
 		kid.depth = slotBits
@@ -228,11 +244,11 @@ func (n *node[V]) remove(o *owner, i int) {
 func (n *node[V]) merge(o *owner, i uint64) *node[V] {
 	joined := false
 	for {
-		leaf := n.slots.at[i]
+		leaf := n.slots[i]
 		if leaf.slots != nil || leaf.depth == 0 {
 			break
 		}
-		other := n.slots.at[i&(1<<leaf.depth-1)^1<<(leaf.depth-1)]
+		other := n.slots[i&(1<<leaf.depth-1)^1<<(leaf.depth-1)]
 		if other.slots != nil || other.depth != leaf.depth || len(leaf.items)+len(other.items) > leafSize/2 {
 			break
 		}
@@ -247,12 +263,12 @@ func (n *node[V]) merge(o *owner, i uint64) *node[V] {
 	if !joined {
 		return n
 	}
-	half := len(n.slots.at) / 2
-	for ; half > 0 && slices.Equal(n.slots.at[:half], n.slots.at[half:]); half /= 2 {
-		n.slots.at = slices.Clone(n.slots.at[:half])
+	for w := n.width(); w > 1 && slices.Equal(n.slots[:w/2], n.slots[w/2:w]); w /= 2 {
+		clear(n.slots[w/2 : w])
+		n.mask = uint8(w/2 - 1)
 	}
-	if len(n.slots.at) == 1 {
-		return n.slots.at[0]
+	if n.mask == 0 {
+		return n.slots[0]
 	}
 	return n
 }

@@ -15,13 +15,19 @@ type Owner interface {
 	Gone() bool
 }
 
-// A Series is one combination of label values of a metric.
+// A Series is one combination of label values of a metric. Of many series none is in
+// a cache when it counts, so that what counting needs lies apart from the rest.
 type Series struct {
 	vec   *Vec
 	value atomic.Int64   // of a counter or gauge; the sum of a histogram
 	cells []atomic.Int64 // of a histogram: observations per bucket
-	text  string         // its labels as exposed
-	next  atomic.Pointer[Series]
+	*upkeep
+}
+
+// An upkeep is what the Vec of a Series, scrapes and Sweep know of it.
+type upkeep struct {
+	text string // its labels as exposed
+	next atomic.Pointer[Series]
 
 	doomed atomic.Bool  // to be dropped by the next Sweep
 	last   atomic.Int64 // observations, or value, when Sweep last saw it change
@@ -165,15 +171,16 @@ const usualCells = 16
 func newSeries(cells int) *Series {
 	switch {
 	case cells == 0:
-		return new(Series)
+		return &Series{upkeep: new(upkeep)}
 	case cells > usualCells:
-		return &Series{cells: make([]atomic.Int64, cells)}
+		return &Series{upkeep: new(upkeep), cells: make([]atomic.Int64, cells)}
 	}
 	both := new(struct {
 		Series
 		cells [usualCells]atomic.Int64
+		_     [16]byte // so that it begins with a cache line
 	})
-	both.Series.cells = both.cells[:cells]
+	both.upkeep, both.Series.cells = new(upkeep), both.cells[:cells]
 	return &both.Series
 }
 
