@@ -200,6 +200,8 @@ apisix:
 nginx_config:
   http:
     enable_access_log: false
+    upstream:
+      keepalive_requests: 1000000000
 plugin_attr:
   prometheus:
     enable_export_server: false
