@@ -36,7 +36,7 @@ type Config struct {
 	Prefix         string        // parent of all keys; default "/apisix"
 	User, Password string        // both or neither
 	TLS            *tls.Config   // for https endpoints
-	DialTimeout    time.Duration // to connect, to log in, to answer a probe; default 5 s
+	DialTimeout    time.Duration // to connect, to answer a probe; default 5 s
 	Timeout        time.Duration // one read or write; default 30 s
 	WatchTimeout   time.Duration // longest silence of a watch; default 50 s
 	ResyncDelay    time.Duration // least time between two full reads; default 5 s
@@ -169,8 +169,7 @@ func closeClient(client *clientv3.Client) error {
 	return nil
 }
 
-// conn returns the client and makes one if there is none. With credentials
-// that means to log in, which takes at most the dial timeout.
+// conn returns the client and makes one if there is none.
 func (s *Store) conn() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,11 +205,16 @@ func (s *Store) drop(client *clientv3.Client) {
 func (s *Store) clientConfig() clientv3.Config {
 	const keepalive, most = 10 * time.Second, 64 << 20
 	dial := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 32 * time.Second}
+	opts := []grpc.DialOption{
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: dial, MinConnectTimeout: s.cfg.DialTimeout}),
+		grpc.WithChainStreamInterceptor(reportBreak),
+	}
+	if s.cfg.User != "" {
+		opts = append(opts, newLogin(s.cfg.User, s.cfg.Password).dialOptions()...)
+	}
 	return clientv3.Config{
 		Endpoints:             s.cfg.Endpoints,
 		TLS:                   s.cfg.TLS,
-		Username:              s.cfg.User,
-		Password:              s.cfg.Password,
 		DialTimeout:           s.cfg.DialTimeout,
 		DialKeepAliveTime:     keepalive,
 		DialKeepAliveTimeout:  keepalive / 2,
@@ -220,10 +224,7 @@ func (s *Store) clientConfig() clientv3.Config {
 		BackoffWaitBetween:    40 * time.Millisecond,
 		BackoffJitterFraction: 0.5,
 		Logger:                zap.NewNop(),
-		DialOptions: []grpc.DialOption{
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: dial, MinConnectTimeout: s.cfg.DialTimeout}),
-			grpc.WithChainStreamInterceptor(reportBreak),
-		},
+		DialOptions:           opts,
 	}
 }
 
