@@ -315,7 +315,7 @@ func (g *Gateway) openProducts(ctx context.Context) error {
 		a.accessLog.Write(c)
 	}
 	cfg.Limits.Head, cfg.Limits.Line = c.HeadLine*c.HeadLines, c.HeadLine
-	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
+	cfg.MaxConnections, cfg.Room = g.Config.Nginx.Event.WorkerConnections*runtime.GOMAXPROCS(0), g.room
 	if c.Portal.Loader == "lazy" {
 		cfg.WantHost = g.wantHost
 	}

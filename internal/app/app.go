@@ -74,6 +74,7 @@ type Gateway struct {
 	stopping atomic.Bool
 
 	sockets     *listen.Sockets
+	room        *listen.Room
 	engine      *engine.Engine
 	streams     *l4.Engine // nil: streams are not proxied
 	streamLog   *accesslog.Log

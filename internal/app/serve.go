@@ -81,7 +81,7 @@ func (g *Gateway) engineConfig() (engine.Config, error) {
 		IdleTimeout: h.Timeouts.Keepalive, HandshakeTimeout: h.Timeouts.Header, HeadLimit: cfg.Limits.Head,
 	})
 	cfg.FallbackSNI = a.SSL.FallbackSNI
-	cfg.MaxConnections = g.Config.Nginx.Event.WorkerConnections * runtime.GOMAXPROCS(0)
+	cfg.MaxConnections, cfg.Room = g.Config.Nginx.Event.WorkerConnections*runtime.GOMAXPROCS(0), g.room
 	cfg.MaxPerAddress = g.Config.Weir.MaxPerAddress
 	cfg.KeepSlashes = !g.Config.Weir.MergeSlashes
 	return cfg, nil

@@ -7,8 +7,9 @@ import (
 	"weir/internal/listen"
 )
 
-// openSockets takes what systemd has opened.
+// openSockets takes what systemd has opened, and finds room for connections.
 func (g *Gateway) openSockets(context.Context) error {
+	g.room = listen.NewRoom()
 	var err error
 	if g.sockets, err = listen.New(g.Config.APISIX.HTTP.ReusePort, os.Getenv); err != nil {
 		return err

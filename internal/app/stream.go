@@ -28,7 +28,7 @@ func (g *Gateway) openStream(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("nginx_config.stream.real_ip_from: %w", err)
 	}
-	cfg := l4.Config{State: g.state, Log: g.log, FallbackSNI: a.SSL.FallbackSNI, Trusted: func(who netip.Addr) bool {
+	cfg := l4.Config{State: g.state, Log: g.log, Room: g.room, FallbackSNI: a.SSL.FallbackSNI, Trusted: func(who netip.Addr) bool {
 		return len(n.From) > 0 && trusted.ContainAddr(who)
 	}}
 	if err := g.openStreamLog(n); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,7 +43,8 @@ func killGateway(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// exhaustDescriptors opens more connections than the gateway may have descriptors.
+// exhaustDescriptors opens twice as many connections as the gateway has descriptors
+// left, each second one with a request.
 func exhaustDescriptors(ctx context.Context, t *trial) error {
 	const spare = 100
 	pid := t.gateway.proc.cmd.Process.Pid
@@ -54,21 +56,14 @@ func exhaustDescriptors(ctx context.Context, t *trial) error {
 	if err := limitDescriptors(pid, limit); err != nil {
 		return err
 	}
-	var held []net.Conn
+	held := t.crowd(ctx, 2*spare)
 	defer func() {
 		for _, nc := range held {
 			_ = nc.Close()
 		}
 	}()
-	dial := tcpDialer(t.gateway.dataAddr())
-	for range 2 * spare {
-		try, cancel := context.WithTimeout(ctx, time.Second)
-		nc, err := dial(try)
-		cancel()
-		if err != nil {
-			continue // the backlog is full as well
-		}
-		held = append(held, nc)
+	if len(held) <= spare {
+		return fmt.Errorf("only %d connections could be opened: nothing was exhausted", len(held))
 	}
 	if err := t.pause(ctx, t.opts.hold); err != nil {
 		return err
@@ -77,11 +72,55 @@ func exhaustDescriptors(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.note("%d descriptors used, %d allowed, %d connections opened, %d used then", used, limit, len(held), most)
-	if most < limit-5 {
-		return fmt.Errorf("only %d of %d descriptors were used: nothing was exhausted", most, limit)
+	answered, asked := 0, 0
+	for i, nc := range held {
+		if i%2 == 0 {
+			continue
+		}
+		asked++
+		status, err := answerOf(nc)
+		if err != nil {
+			continue
+		}
+		if answered++; status != "200" {
+			return fmt.Errorf("a client that was admitted was answered %s", status)
+		}
 	}
+	t.note("%d descriptors used, %d allowed; %d connections opened, %d used then, %d of %d requests on them answered",
+		used, limit, len(held), most, answered, asked)
 	return nil
+}
+
+// crowd opens connections, half of them with a request.
+func (t *trial) crowd(ctx context.Context, n int) []net.Conn {
+	var held []net.Conn
+	request := []byte(pathRequest("routes")(origin{}, 0))
+	for range n {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		nc, err := tcpDialer(t.gateway.dataAddr())(try)
+		cancel()
+		if err != nil {
+			continue // the backlog is full as well
+		}
+		if len(held)%2 == 1 {
+			_, _ = nc.Write(request) // an error shows when the answer is read
+		}
+		held = append(held, nc)
+	}
+	return held
+}
+
+// answerOf is the status that a connection was answered with by now.
+func answerOf(nc net.Conn) (string, error) {
+	const line = "HTTP/1.1 200"
+	if err := nc.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		return "", err
+	}
+	var b [len(line)]byte
+	if _, err := io.ReadFull(nc, b[:]); err != nil {
+		return "", err
+	}
+	return string(b[len(line)-3:]), nil
 }
 
 // descriptors are the open files of a process.

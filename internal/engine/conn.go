@@ -49,6 +49,7 @@ type conn struct {
 // time in nanoseconds since when, always above the named ones.
 const (
 	idle     int64 = iota // between requests
+	tired                 // idle, and was so when the sweeper last looked for room
 	active                // a request is served
 	aborting              // the sweeper ends the upstream call
 	closing               // must not begin another request
@@ -184,7 +185,7 @@ func (c *conn) release() {
 
 // next serves one request and reports whether another may follow.
 func (c *conn) next() bool {
-	if !c.state.CompareAndSwap(active, idle) && c.state.Load() != idle {
+	if !c.state.CompareAndSwap(active, idle) && c.busy() {
 		return false
 	}
 	if c.engine.draining.Load() && c.in.Unread() == 0 && c.used.Load() {
@@ -197,11 +198,12 @@ func (c *conn) next() bool {
 	runtime.Gosched()
 	err := c.in.ReadRequest(&c.request)
 	c.inHead = false
-	if !c.state.CompareAndSwap(idle, active) && c.state.Load() == closing {
+	if !c.rouse() && c.state.Load() == closing {
 		if err != nil {
 			return false // Shutdown ended the connection while it was idle
 		}
 		c.state.Store(active) // the request was quicker
+		c.read.clear()
 	}
 	c.begin(time.Now())
 	if err != nil {
@@ -247,7 +249,7 @@ func (r reader) Read(p []byte) (int, error) {
 		c.read.extend(&c.engine.clock, c.engine.BodyTimeout)
 	case c.partial:
 		// Once per head: a sender that drips bytes does not move it.
-		if c.state.Load() == idle && c.state.CompareAndSwap(idle, active) {
+		if !c.busy() && c.rouse() {
 			c.read.extend(&c.engine.clock, c.engine.HeaderTimeout)
 		}
 	default:
@@ -451,9 +453,27 @@ func (c *conn) endIdle() {
 		c.hurry()
 		return
 	}
-	if c.state.CompareAndSwap(idle, closing) {
+	c.endWaiting()
+}
+
+// endWaiting closes the connection unless a request is being served.
+func (c *conn) endWaiting() {
+	if c.leaveIdle(closing) {
 		c.nc.SetReadDeadline(time.Unix(1, 0))
 	}
+}
+
+// rouse says that a request is served from now on; false: it was before.
+func (c *conn) rouse() bool { return c.leaveIdle(active) }
+
+// leaveIdle makes the state of an idle connection to; false: it is not idle.
+func (c *conn) leaveIdle(to int64) bool {
+	return c.state.CompareAndSwap(idle, to) || c.state.CompareAndSwap(tired, to)
+}
+
+// tire reports whether the connection was idle since it was last called.
+func (c *conn) tire() bool {
+	return !c.state.CompareAndSwap(idle, tired) && c.state.Load() == tired
 }
 
 func (c *conn) kill() {

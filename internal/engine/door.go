@@ -5,33 +5,54 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+
+	"weir/internal/listen"
 )
 
 // A door bounds the connections that are open at once.
 type door struct {
-	slots chan struct{} // nil: unbounded
-	max   int           // of one address; 0: unbounded
+	slots   chan struct{} // nil: unbounded
+	waiting atomic.Int64  // for a slot
+	room    *listen.Room
+	max     int // of one address; 0: unbounded
 
 	mu   sync.Mutex
 	open map[netip.Prefix]int
 }
 
-func newDoor(total, perAddress int) *door {
-	d := &door{max: perAddress, open: map[netip.Prefix]int{}}
+func newDoor(total, perAddress int, room *listen.Room) *door {
+	d := &door{room: room, max: perAddress, open: map[netip.Prefix]int{}}
 	if total > 0 {
 		d.slots = make(chan struct{}, total)
 	}
 	return d
 }
 
-// take waits for room.
-func (d *door) take() {
+// take waits for room for a socket; false: there is none, and stopping says so.
+func (d *door) take(stopping func() bool) bool {
 	if d.slots != nil {
+		d.waiting.Add(1)
 		d.slots <- struct{}{}
+		d.waiting.Add(-1)
 	}
+	if !d.room.Enter(stopping) {
+		d.give()
+		return false
+	}
+	return true
 }
 
-// try takes room if there is some.
+// leaveSocket undoes take.
+func (d *door) leaveSocket() {
+	d.room.Leave()
+	d.give()
+}
+
+// crowded reports that somebody waits.
+func (d *door) crowded() bool { return d.waiting.Load() > 0 || d.room.Crowded() }
+
+// try takes room for a client without a socket of its own, if there is some.
 func (d *door) try() bool {
 	if d.slots == nil {
 		return true

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bufio"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
@@ -77,5 +79,70 @@ func TestMaxConnections(t *testing.T) {
 	one.Close()
 	if !<-served {
 		t.Error("nobody served the third")
+	}
+}
+
+// When nobody else has room, connections without requests make it, those first that
+// have never had one. A client with requests keeps its connection.
+func TestMakeRoom(t *testing.T) {
+	g := start(t, func(c *Config) { c.MaxConnections = 10 })
+	busy := g.dialFrom(t, "127.0.0.1")
+	answers := bufio.NewReader(busy)
+	ask := func() {
+		t.Helper()
+		if _, err := io.WriteString(busy, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal("the connection with requests was ended:", err)
+		}
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal("the connection with requests was ended:", err)
+		}
+		io.Copy(io.Discard, resp.Body)
+	}
+	ask()
+	var silent []net.Conn
+	for range 9 {
+		silent = append(silent, g.dialFrom(t, "127.0.0.1"))
+	}
+	late, last := make(chan bool, 1), g.dialFrom(t, "127.0.0.1")
+	go func() { late <- answered(last) }()
+	for served := false; !served; {
+		ask()
+		select {
+		case ok := <-late:
+			if !ok {
+				t.Fatal("the late client was refused")
+			}
+			served = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	ended := 0
+	for _, c := range silent {
+		c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); err == io.EOF {
+			ended++
+		}
+	}
+	if ended == 0 || ended == len(silent) {
+		t.Errorf("%d of %d silent connections were ended", ended, len(silent))
+	}
+}
+
+// What a connection may be ended for, and what keeps it.
+func TestTire(t *testing.T) {
+	c := &conn{}
+	if c.tire() || !c.tire() || c.busy() {
+		t.Error("idle since the last look")
+	}
+	if !c.rouse() || c.tire() || c.leaveIdle(closing) || !c.busy() {
+		t.Error("a request is served")
+	}
+	c.state.Store(idle)
+	if c.tire() {
+		t.Error("there was a request since the last look")
+	}
+	if !c.leaveIdle(closing) || c.rouse() {
+		t.Error("ended")
 	}
 }

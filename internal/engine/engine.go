@@ -72,10 +72,11 @@ type Config struct {
 	// refused.
 	FallbackSNI string
 
-	MaxBody            int64 // bytes of a request's body, 0: unlimited; above: 413
-	MaxConnections     int   // in all; 0: unlimited; above, connections wait to be served
-	MaxPerAddress      int   // connections of one address; 0: unlimited; above, they are closed
-	KeepSlashes        bool  // repeated slashes stay significant
+	MaxBody            int64        // bytes of a request's body, 0: unlimited; above: 413
+	MaxConnections     int          // in all; 0: unlimited; above, connections wait to be served
+	MaxPerAddress      int          // connections of one address; 0: unlimited; above, they are closed
+	Room               *listen.Room // for connections, shared with other engines; nil: unlimited
+	KeepSlashes        bool         // repeated slashes stay significant
 	Paths              Paths
 	BodyLimits         plugin.Limits // of variables
 	ShowUpstreamStatus bool          // X-APISIX-Upstream-Status on every answer
@@ -123,7 +124,7 @@ type Engine struct {
 
 // New makes an engine and starts its sweeper; Shutdown ends both.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, members: map[member]struct{}{}, door: newDoor(cfg.MaxConnections, cfg.MaxPerAddress), stop: make(chan struct{})}
+	e := &Engine{Config: cfg, members: map[member]struct{}{}, door: newDoor(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Room), stop: make(chan struct{})}
 	e.clock.set(time.Now())
 	e.sweeper.Go(e.sweep)
 	return e
@@ -151,9 +152,12 @@ func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	}
 	defer e.wg.Done()
 	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
-		e.door.take()
+		if !e.door.take(e.draining.Load) {
+			nc.Close()
+			return
+		}
 		e.wg.Go(func() {
-			defer e.door.give()
+			defer e.door.leaveSocket()
 			e.admitted(nc, serve)
 		})
 	})
@@ -181,6 +185,7 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	for _, l := range listeners {
 		l.Close()
 	}
+	e.Room.Wake()
 	if e.HTTP2 != nil {
 		e.HTTP2.Drain()
 	}

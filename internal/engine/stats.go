@@ -41,7 +41,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-func (c *conn) busy() bool { return c.state.Load() != idle }
+func (c *conn) busy() bool { return c.state.Load() > tired }
 
 func (c *Connection) busy() bool {
 	c.mu.Lock()

@@ -39,6 +39,8 @@ type Config struct {
 	HandshakeTimeout, PrereadTimeout time.Duration
 
 	MaxUDP int // sessions of one UDP port; 0: 10,000
+
+	Room *listen.Room // for TCP sessions, shared with other engines; nil: unlimited
 }
 
 // A Port says what connections to one port begin with and are told of.
@@ -92,7 +94,14 @@ func (e *Engine) Serve(l net.Listener, how Port) error {
 	defer e.wg.Done()
 	p := e.newPort(l.Addr().String())
 	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
-		e.wg.Go(func() { e.serveTCP(nc, p, how) })
+		if !e.Room.Enter(e.draining.Load) {
+			nc.Close()
+			return
+		}
+		e.wg.Go(func() {
+			defer e.Room.Leave()
+			e.serveTCP(nc, p, how)
+		})
 	})
 }
 
@@ -106,6 +115,7 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 	for _, l := range listeners {
 		l.Close()
 	}
+	e.Room.Wake()
 	done := make(chan struct{})
 	go func() { e.wg.Wait(); close(done) }()
 	var err error

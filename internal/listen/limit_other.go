@@ -1,0 +1,5 @@
+//go:build !linux
+
+package listen
+
+func maxDescriptors() int { return 0 }
