@@ -1,6 +1,8 @@
 package app
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"testing"
@@ -9,20 +11,46 @@ import (
 	"weir/internal/source/etcd"
 )
 
-// objectsOfAllKinds are documents that compile, by path.
-var objectsOfAllKinds = map[string]string{
-	"routes/1":                     `{"uri":"/a","service_id":"1","plugin_config_id":"1"}`,
-	"services/1":                   `{"upstream_id":"1"}`,
-	"upstreams/1":                  `{"type":"roundrobin","nodes":{"127.0.0.1:1":1}}`,
-	"consumers/jack":               `{"username":"jack","group_id":"1","plugins":{"key-auth":{"key":"a"}}}`,
-	"consumers/jack/credentials/1": `{"plugins":{"key-auth":{"key":"b"}}}`,
-	"consumer_groups/1":            `{"plugins":{"ip-restriction":{"whitelist":["127.0.0.1"]}}}`,
-	"plugin_configs/1":             `{"plugins":{"ip-restriction":{"whitelist":["127.0.0.1"]}}}`,
-	"global_rules/1":               `{"plugins":{"request-id":{}}}`,
-	"plugin_metadata/http-logger":  `{"log_format":{"a":"b"}}`,
-	"stream_routes/1":              `{"server_port":9100,"upstream_id":"1"}`,
-	"protos/1":                     `{"content":"syntax = \"proto3\"; message A {}"}`,
-	"secrets/vault/1":              `{"uri":"http://127.0.0.1:1","prefix":"kv","token":"t"}`,
+// objectsOfAllKinds are documents by path, in an order in which they can be written.
+// The last ones do not compile.
+func objectsOfAllKinds(t *testing.T) (paths []string, documents map[string]string) {
+	pair, err := selfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	ssl := fmt.Sprintf(`{"sni":"a.test","cert":%q,"key":%q}`, text("CERTIFICATE", pair.Certificate[0]), text("PRIVATE KEY", key))
+	documents = map[string]string{}
+	for _, d := range [][2]string{
+		{"plugins", `[{"name":"key-auth"},{"name":"ip-restriction"},{"name":"request-id"},{"name":"http-logger"}]`},
+		{"upstreams/1", `{"type":"roundrobin","nodes":{"127.0.0.1:1":1}}`},
+		{"services/1", `{"upstream_id":"1"}`},
+		{"services/1/graphql_cost_decorations/1", `{"field_path":"Query.a","add_value":1,"service_id":"1"}`},
+		{"plugin_configs/1", `{"plugins":{"ip-restriction":{"whitelist":["127.0.0.1"]}}}`},
+		{"consumer_groups/1", `{"plugins":{"ip-restriction":{"whitelist":["127.0.0.1"]}}}`},
+		{"consumers/jack", `{"username":"jack","group_id":"1","plugins":{"key-auth":{"key":"a"}}}`},
+		{"consumers/jack/credentials/1", `{"plugins":{"key-auth":{"key":"b"}}}`},
+		{"global_rules/1", `{"plugins":{"request-id":{}}}`},
+		{"plugin_metadata/http-logger", `{"log_format":{"a":"b"}}`},
+		{"routes/1", `{"uri":"/a","service_id":"1","plugin_config_id":"1"}`},
+		{"stream_routes/1", `{"server_port":9100,"upstream_id":"1"}`},
+		{"protos/1", `{"content":"syntax = \"proto3\"; message A {}"}`},
+		{"secrets/vault/1", `{"uri":"http://127.0.0.1:1","prefix":"kv","token":"t"}`},
+		{"ssls/1", ssl},
+		{"routes/broken", `{"uri":5}`},
+		{"services/broken", `{"upstream":5}`},
+		{"upstreams/broken", `{"nodes":5}`},
+		{"consumers/broken", `{"username":"broken","plugins":5}`},
+	} {
+		paths, documents[d[0]] = append(paths, d[0]), d[1]
+	}
+	return paths, documents
 }
 
 // TestDriftIsHealed plants drift of every kind in the running state of every kind of
@@ -34,40 +62,55 @@ deployment: {admin: {admin_key_required: false, admin_listen: {port: 0}}}`)
 	o.Config.Weir.Check.Every, o.Config.Weir.Check.Keys = 20e6, 3
 	g := start(t, o)
 	defer stop(t, g)
-	for _, path := range []string{
-		"upstreams/1", "services/1", "plugin_configs/1", "consumer_groups/1", "consumers/jack", "consumers/jack/credentials/1",
-		"global_rules/1", "plugin_metadata/http-logger", "routes/1", "stream_routes/1", "protos/1", "secrets/vault/1",
-	} {
-		write(t, g, path, objectsOfAllKinds[path])
+	paths, documents := objectsOfAllKinds(t)
+	for _, path := range paths {
+		if _, err := g.store.Put(t.Context(), "/"+path, []byte(documents[path]), etcd.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	until(t, "all objects", func() bool { return len(contents(g)) == len(paths) })
 	want := contents(g)
-	if len(want) != len(objectsOfAllKinds) {
-		t.Fatalf("%d objects run, want %d: %v", len(want), len(objectsOfAllKinds), want)
-	}
-	var lost, strange, other model.Delta
-	for path := range objectsOfAllKinds {
+	var lost, strange, older, newer model.Delta
+	kinds := map[model.Kind]bool{model.KindProduct: true} // they have a source of their own
+	for _, path := range paths {
 		key, ok := etcd.ObjectKey(path)
 		if !ok {
 			t.Fatal(path)
 		}
+		kinds[key.Kind] = true
 		object, _ := g.state.Current().Object(key)
 		lost.Del = append(lost.Del, key)
 		object.Modified--
-		other.Put = append(other.Put, object)
-		object.ID += "x"
-		if key.Kind == model.KindConsumer { // its id is in the document
-			object.Raw = []byte(`{"username":"jackx"}`)
+		older.Put = append(older.Put, object)
+		object.Modified += 1000
+		newer.Put = append(newer.Put, object)
+		switch object.ID += "x"; key.Kind {
+		case model.KindPlugins: // there is one
+			continue
+		case model.KindConsumer: // its id is in the document
+			object.Raw = fmt.Appendf(nil, `{"username":%q}`, object.ID)
 		}
 		strange.Put = append(strange.Put, object)
 	}
-	for kind, d := range map[string]model.Delta{etcd.DriftMissing: lost, etcd.DriftExtra: strange, etcd.DriftRevision: other} {
-		before := g.store.Status().Checked.Drift[kind]
-		d.Revision = g.state.Current().Revision
-		g.state.Apply(d)
-		until(t, "the healing of "+kind, func() bool { return fmt.Sprint(contents(g)) == fmt.Sprint(want) })
-		until(t, "the count of "+kind, func() bool {
-			return g.store.Status().Checked.Drift[kind]-before >= int64(len(objectsOfAllKinds))
-		})
+	if len(kinds) != int(model.KindCount) {
+		t.Errorf("objects of %d kinds, of %d", len(kinds), model.KindCount)
+	}
+	for _, c := range []struct {
+		what  string
+		drift string
+		plant model.Delta
+	}{
+		{"lost objects", etcd.DriftMissing, lost},
+		{"strange objects", etcd.DriftExtra, strange},
+		{"older versions", etcd.DriftRevision, older},
+		{"newer versions", etcd.DriftRevision, newer},
+	} {
+		before := g.store.Status().Checked.Drift[c.drift]
+		c.plant.Revision = g.state.Current().Revision
+		g.state.Apply(c.plant)
+		until(t, "the healing of "+c.what, func() bool { return fmt.Sprint(contents(g)) == fmt.Sprint(want) })
+		planted := int64(len(c.plant.Put) + len(c.plant.Del))
+		until(t, "the count of "+c.what, func() bool { return g.store.Status().Checked.Drift[c.drift]-before >= planted })
 	}
 	cycles, drift := g.store.Status().Checked.Cycles, g.store.Status().Checked.Drift
 	until(t, "another cycle", func() bool { return g.store.Status().Checked.Cycles >= cycles+2 })

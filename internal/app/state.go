@@ -127,7 +127,7 @@ func (g *Gateway) openStore(ctx context.Context) error {
 	cfg := etcd.Config{
 		Prefix: e.Prefix, Timeout: e.Timeout, WatchTimeout: e.WatchTimeout, ResyncDelay: e.ResyncDelay,
 		Log: g.log, Loading: g.sayLoading(),
-		Check: etcd.Check{Every: g.Config.Weir.Check.Every, Keys: g.Config.Weir.Check.Keys, Running: g.running},
+		Check: etcd.Check{Every: g.Config.Weir.Check.Every, Keys: g.Config.Weir.Check.Keys, State: g.running},
 	}
 	if g.Config.Embedded {
 		return g.openEmbedded(ctx, cfg)
@@ -145,14 +145,18 @@ func (g *Gateway) openStore(ctx context.Context) error {
 	return nil
 }
 
-// running yields the applied objects that are the store's.
-func (g *Gateway) running(k model.Kind, yield func(id string, modified int64) bool) {
-	if k == model.KindProduct {
-		return // those have a source of their own
-	}
-	for o := range g.state.Current().Objects(k) {
-		if !yield(o.ID, o.Modified) {
+// running is the applied state as far as it is the store's: products have a source of
+// their own.
+func (g *Gateway) running() etcd.Running {
+	state := g.state.Current()
+	return func(k model.Kind, yield func(id string, modified int64) bool) {
+		if k == model.KindProduct {
 			return
+		}
+		for o := range state.Objects(k) {
+			if !yield(o.ID, o.Modified) {
+				return
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,12 +17,15 @@ import (
 // keys at a time. What differs is delivered again.
 type Check struct {
 	Every time.Duration // from the start of one slice to that of the next; default 30 s
-	Keys  int           // of a slice; default 10,000
+	Keys  int           // of a slice, at most; default 10,000
 
-	// Running yields the running objects of a kind with the revisions of their
-	// versions; nil: nothing is checked.
-	Running func(k model.Kind, yield func(id string, modified int64) bool)
+	// State is the state that was delivered last; nil: nothing is checked.
+	State func() Running
 }
+
+// Running yields the objects of a kind that run in one state, with the revisions of
+// their versions.
+type Running func(k model.Kind, yield func(id string, modified int64) bool)
 
 // The kinds of drift.
 const (
@@ -40,7 +44,7 @@ type Checked struct {
 
 // progress is how far comparing is. It outlives watches.
 type progress struct {
-	cursor string    // key where the next slice begins; empty: at the first
+	cursor string    // path where the next slice begins; empty: at the first
 	began  time.Time // of the cycle
 	next   time.Time // when the next slice is due
 }
@@ -55,20 +59,20 @@ type checker struct {
 	results chan slice
 	reading sync.WaitGroup
 	flying  bool
-	deleted map[string]struct{} // paths that were deleted since the slice was read
+	changed map[string]struct{} // paths of what was delivered since a slice was begun
 }
 
-// A slice is a range of the store's keys as of a revision.
+// A slice is what was found in a range of the store's keys.
 type slice struct {
 	from, to string // paths below the prefix; to is empty at the end of the store
-	rev      int64
-	modified map[string]int64 // by path
+	keys     int
+	drift    map[string]string // kinds by path
 	err      error
 }
 
 func (s *Store) newChecker(client *clientv3.Client) *checker {
-	c := &checker{progress: &s.checking, store: s, client: client, results: make(chan slice, 1), deleted: map[string]struct{}{}}
-	if s.cfg.Check.Running != nil {
+	c := &checker{progress: &s.checking, store: s, client: client, results: make(chan slice, 1), changed: map[string]struct{}{}}
+	if s.cfg.Check.State != nil {
 		if c.next.IsZero() {
 			c.next = s.cfg.Now().Add(s.cfg.Check.Every)
 		}
@@ -94,54 +98,85 @@ func (c *checker) due() <-chan time.Time {
 	return c.timer.C
 }
 
-// start reads the next slice, as of the revision that is delivered.
+// start compares the next slice, as of the revision rev that was delivered: both sides
+// keep still, and nothing waits for it.
 func (c *checker) start(ctx context.Context, rev int64) {
 	c.flying, c.next = true, c.store.cfg.Now().Add(c.store.cfg.Check.Every)
 	c.timer.Reset(c.store.cfg.Check.Every)
-	clear(c.deleted)
-	from := c.cursor
+	clear(c.changed)
+	from, running := c.cursor, c.store.cfg.Check.State()
 	if from == "" {
-		from, c.began = c.store.cfg.Prefix+"/", c.store.cfg.Now()
+		c.began = c.store.cfg.Now()
 	}
-	c.reading.Go(func() { c.results <- c.read(ctx, from, rev) })
+	c.reading.Go(func() { c.results <- c.compare(ctx, from, rev, running) })
 }
 
-// note remembers what happens while a slice is being read.
+// note remembers what is delivered while a slice is being compared.
 func (c *checker) note(changes []change) {
 	if !c.flying {
 		return
 	}
 	for _, ch := range changes {
-		if ch.del {
-			c.deleted[ch.path] = struct{}{}
-		}
+		c.changed[ch.path] = struct{}{}
 	}
 }
 
-func (c *checker) read(ctx context.Context, from string, rev int64) slice {
+// compare reads as much of the store as a slice of the running objects spans. etcd
+// counts all that is left of a range at every read of a part of it, so an open range
+// would cost it the whole store.
+func (c *checker) compare(ctx context.Context, from string, rev int64, running Running) slice {
+	runs, to := ahead(running, from, c.store.cfg.Check.Keys)
+	got, stored := c.read(ctx, from, to, rev)
+	got.drift = map[string]string{}
+	for _, v := range runs {
+		if got.to != "" && v.path >= got.to {
+			break
+		}
+		switch modified, ok := stored[v.path]; {
+		case !ok:
+			got.drift[v.path] = DriftExtra
+		case modified != v.modified:
+			got.drift[v.path] = DriftRevision
+		}
+		delete(stored, v.path)
+	}
+	for path := range stored {
+		got.drift[path] = DriftMissing
+	}
+	return got
+}
+
+// read reads the store's keys in a range, as many as a slice may have, and returns the
+// revisions of its objects by path.
+func (c *checker) read(ctx context.Context, from, to string, rev int64) (slice, map[string]int64) {
 	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.Timeout)
 	defer cancel()
-	end := clientv3.GetPrefixRangeEnd(c.store.cfg.Prefix + "/")
-	res, err := c.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(int64(c.store.cfg.Check.Keys)),
-		clientv3.WithKeysOnly(), clientv3.WithRev(rev))
-	out := slice{from: strings.TrimPrefix(from, c.store.cfg.Prefix+"/"), rev: rev, err: err, modified: map[string]int64{}}
-	if err != nil {
-		return out
+	dir := c.store.cfg.Prefix + "/"
+	end := dir + to
+	if to == "" {
+		end = clientv3.GetPrefixRangeEnd(dir)
 	}
+	res, err := c.client.Get(ctx, dir+from, clientv3.WithRange(end), clientv3.WithLimit(int64(c.store.cfg.Check.Keys)),
+		clientv3.WithKeysOnly(), clientv3.WithRev(rev))
+	if err != nil {
+		return slice{err: err}, nil
+	}
+	stored := make(map[string]int64, len(res.Kvs))
 	for _, kv := range res.Kvs {
-		path := string(kv.Key[len(c.store.cfg.Prefix)+1:])
+		path := string(kv.Key[len(dir):])
 		if _, ok := ObjectKey(path); ok {
-			out.modified[path] = kv.ModRevision
+			stored[path] = kv.ModRevision
 		}
 		if res.More {
-			out.to = path + "\x00"
+			to = path + "\x00"
 		}
 	}
-	return out
+	return slice{from: from, to: to, keys: len(stored)}, stored
 }
 
-// finish compares a slice with what runs and returns what has to be delivered. A
-// slice that could not be read is read again at the next turn.
+// finish returns what has to be delivered after a slice. What has been delivered since
+// it was begun is no drift. A slice that could not be read is read again at the next
+// turn.
 func (c *checker) finish(ctx context.Context, got slice, v *view) model.Delta {
 	c.flying = false
 	d := model.Delta{Revision: v.rev}
@@ -149,30 +184,26 @@ func (c *checker) finish(ctx context.Context, got slice, v *view) model.Delta {
 		c.store.cfg.Log.Warn("store: the running state could not be compared", "err", got.err)
 		return d
 	}
-	found := c.compare(got)
-	for path, kind := range found {
-		if !c.heal(ctx, path, v, &d) {
-			delete(found, path)
+	for path, kind := range got.drift {
+		if _, ok := c.changed[path]; ok || !c.heal(ctx, path, v, &d) {
+			delete(got.drift, path)
 			continue
 		}
 		c.store.cfg.Log.Error("store: the running state differs from the store", "object", path, "drift", kind)
 	}
-	c.report(got, found)
+	c.report(got)
 	return d
 }
 
-func (c *checker) report(got slice, found map[string]string) {
-	c.cursor = ""
-	if got.to != "" {
-		c.cursor = c.store.cfg.Prefix + "/" + got.to
-	}
+func (c *checker) report(got slice) {
+	c.cursor = got.to
 	c.store.status.update(func(st *Status) {
-		st.Checked.Keys += int64(len(got.modified))
+		st.Checked.Keys += int64(got.keys)
 		if got.to == "" {
 			st.Checked.Cycles++
 			st.Checked.Cycle = c.store.cfg.Now().Sub(c.began)
 		}
-		for _, kind := range found {
+		for _, kind := range got.drift {
 			if st.Checked.Drift == nil {
 				st.Checked.Drift = map[string]int64{}
 			}
@@ -181,41 +212,40 @@ func (c *checker) report(got slice, found map[string]string) {
 	})
 }
 
-// compare finds the paths at which something else runs than the store had. What has
-// changed since the slice was read is no drift.
-func (c *checker) compare(got slice) map[string]string {
-	found := map[string]string{}
-	running := make(map[string]struct{}, len(got.modified))
+// An entry is a version of an object that runs.
+type entry struct {
+	path     string
+	modified int64
+}
+
+// ahead are the first n of what runs from a path on, in order, and the path of the
+// next; empty: that is all.
+func ahead(running Running, from string, n int) (first []entry, next string) {
+	cut := func() {
+		slices.SortFunc(first, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+		if len(first) > n {
+			first, next = first[:n], first[n].path
+		}
+	}
 	for k := range model.KindCount {
-		low, high, some := within(k, got.from, got.to)
+		low, high, some := within(k, from, next)
 		if !some {
 			continue
 		}
-		c.store.cfg.Check.Running(k, func(id string, modified int64) bool {
+		running(k, func(id string, modified int64) bool {
 			if id < low || high != "" && id >= high {
 				return true
 			}
-			path := model.Key{Kind: k, ID: id}.String()
-			want, stored := got.modified[path]
-			running[path] = struct{}{}
-			switch {
-			case modified > got.rev:
-			case !stored:
-				found[path] = DriftExtra
-			case modified != want:
-				found[path] = DriftRevision
+			first = append(first, entry{model.Key{Kind: k, ID: id}.String(), modified})
+			if len(first) > 2*n {
+				cut()
+				_, high, some = within(k, from, next)
 			}
-			return true
+			return some
 		})
 	}
-	for path := range got.modified {
-		_, runs := running[path]
-		_, gone := c.deleted[path]
-		if !runs && !gone {
-			found[path] = DriftMissing
-		}
-	}
-	return found
+	cut()
+	return first, next
 }
 
 // within are the ids of a kind whose paths lie from one path to before another; an

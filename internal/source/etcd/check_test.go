@@ -1,0 +1,143 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir/internal/model"
+	"weir/internal/source/embed"
+)
+
+// running yields objects by path.
+func running(objects map[string]int64) Running {
+	return func(k model.Kind, yield func(id string, modified int64) bool) {
+		for path, modified := range objects {
+			if key, ok := ObjectKey(path); ok && key.Kind == k && !yield(key.ID, modified) {
+				return
+			}
+		}
+	}
+}
+
+// TestAhead: slice after slice, what runs comes once and in order.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 3))
+	objects := map[string]int64{"plugins": 1, "plugin_configs/1": 2, "plugin_metadata/x": 3, "secrets/vault/a": 4}
+	for i := range 300 {
+		objects[fmt.Sprintf("%s/%d", []string{"routes", "consumers", "services", "ssls"}[r.IntN(4)], r.IntN(1000))] = int64(i)
+		objects[fmt.Sprintf("consumers/%d/credentials/%d", r.IntN(1000), r.IntN(3))] = int64(i)
+	}
+	want := slices.Sorted(maps.Keys(objects))
+	for _, n := range []int{1, 3, 50, len(want), 10_000} {
+		var got []string
+		for from := ""; ; {
+			first, next := ahead(running(objects), from, n)
+			for _, v := range first {
+				got = append(got, v.path)
+				if objects[v.path] != v.modified {
+					t.Errorf("%s runs at %d, want %d", v.path, v.modified, objects[v.path])
+				}
+			}
+			if from = next; next == "" {
+				break
+			}
+			if len(first) != n {
+				t.Errorf("%d of %d before %s", len(first), n, next)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("slices of %d: %d objects, want %d", n, len(got), len(want))
+		}
+	}
+}
+
+// counted notes what etcd counts for reads of keys.
+type counted struct {
+	clientv3.KV
+	mu   sync.Mutex
+	most int64
+}
+
+func (c *counted) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	res, err := c.KV.Get(ctx, key, opts...)
+	if op := clientv3.OpGet(key, opts...); err == nil && op.IsKeysOnly() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.most = max(c.most, res.Count)
+	}
+	return res, err
+}
+
+// TestSlicesAreBounded: etcd counts all of the range that is read, whatever the limit;
+// that is no more than a slice.
+func TestSlicesAreBounded(t *testing.T) {
+	t.Parallel()
+	const keys, slice = 2000, 100
+	s := startEmbed(t, embed.Config{})
+	reads := &counted{KV: s.Client().KV}
+	s.Client().KV = reads
+	for i := 0; i < keys; i += 100 {
+		var ops []clientv3.Op
+		for j := i; j < i+100; j++ {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("/apisix/consumers/u%d", j), fmt.Sprintf(`{"username":"u%d"}`, j)))
+		}
+		if _, err := s.Client().Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s.Client(), "gen_id", "1")
+	r := &receiver{t: t, state: map[model.Key]model.Object{}, gate: func() {}}
+	r.store = inProcess(t, s, Config{Check: Check{Every: time.Millisecond, Keys: slice, State: func() Running {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		state := map[string]int64{}
+		for k, o := range r.state {
+			state[k.String()] = o.Modified
+		}
+		return running(state)
+	}}})
+	r.run()
+	eventually(t, "three cycles", func() bool { return r.store.Status().Checked.Cycles >= 3 })
+	r.stopOnce()
+	st := r.store.Status().Checked
+	if len(st.Drift) != 0 || st.Keys < 3*keys {
+		t.Errorf("%+v", st)
+	}
+	if reads.most > slice+1 || reads.most < slice {
+		t.Errorf("etcd counted up to %d keys for a slice of %d", reads.most, slice)
+	}
+}
+
+// TestWithin: the ids of a kind between two paths.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind      model.Kind
+		from, to  string
+		low, high string
+		some      bool
+	}{
+		{model.KindRoute, "", "", "", "", true},
+		{model.KindRoute, "routes/5", "routes/7", "5", "7", true},
+		{model.KindRoute, "consumers/x", "routes/7", "", "7", true},
+		{model.KindRoute, "routes/5", "services/", "5", "", true},
+		{model.KindRoute, "services/1", "", "", "", false},
+		{model.KindRoute, "", "plugins", "", "", false},
+		{model.KindCredential, "consumers/a", "consumers/b", "a", "b", true},
+		{model.KindPlugins, "plugin_metadata/x", "protos/", "", "", true},
+		{model.KindPlugins, "plugins\x00", "", "\x00", "", true},
+	} {
+		if low, high, some := within(c.kind, c.from, c.to); low != c.low || high != c.high || some != c.some {
+			t.Errorf("%v from %q to %q: %q %q %v", c.kind, c.from, c.to, low, high, some)
+		}
+	}
+}
