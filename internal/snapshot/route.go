@@ -370,13 +370,16 @@ func (n *next) guarded(doc *model.Route) bool {
 // that could be one, that its last good form does not have: to let that one run
 // on would leave open what is meant to be guarded now.
 func (x *compiler) exposes(raw []byte, good model.Plugins) bool {
-	names, readable := apisix.NamedPlugins(raw)
-	if !readable {
-		return true
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
+	return exposes(raw, good, func(name string) bool {
 		spec, known := x.specs[name]
-		return (!known || spec.Guard) && !enabledIn(good, name)
+		return !known || spec.Guard
+	})
+}
+
+func exposes(raw []byte, good model.Plugins, guard func(name string) bool) bool {
+	names, readable := apisix.NamedPlugins(raw)
+	return !readable || slices.ContainsFunc(names, func(name string) bool {
+		return guard(name) && !enabledIn(good, name)
 	})
 }
 

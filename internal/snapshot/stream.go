@@ -150,6 +150,10 @@ func (n *next) compileStreamEntry(e *streamEntry) *streamEntry {
 	switch {
 	case err == nil:
 		f.good = e.doc
+	case e.good != nil && n.exposesStream(e.Raw, e.good.Plugins):
+		n.fault(e.Key, err)
+		r = newStreamRoute(e.doc, e.Created)
+		r.Fault = true
 	case e.good != nil:
 		n.fault(e.Key, err)
 		if r, err = n.compileStream(e.good, e.Created); err != nil {
@@ -194,6 +198,10 @@ func (n *next) compileStream(doc *model.StreamRoute, created int64) (*StreamRout
 		return r, n.checkStream(doc)
 	}
 	confs := confsOf("stream_routes/"+doc.ID, doc.Plugins)
+	if service != nil && service.closed && n.exposesSessions(service) {
+		r.Fault = true
+		return r, n.checkStream(doc)
+	}
 	if service != nil {
 		r.ServiceName = service.service.Name
 		r.Labels = orElse(r.Labels, service.service.Labels)
@@ -282,6 +290,21 @@ func (n *next) streamGuarded(doc *model.StreamRoute) bool {
 	return slices.ContainsFunc(confs, func(c plan.Conf) bool {
 		spec, known := n.allStreams[c.Plugin]
 		return !known || spec.Guard
+	})
+}
+
+// exposesStream is exposes for a stream route.
+func (x *compiler) exposesStream(raw []byte, good model.Plugins) bool {
+	return exposes(raw, good, func(name string) bool {
+		spec, known := x.streamSpecs[name]
+		return !known || spec.Guard
+	})
+}
+
+// exposesSessions is exposes for a service as stream routes have it.
+func (x *compiler) exposesSessions(e *serviceEntry) bool {
+	return exposes(e.Raw, e.service.Plugins, func(name string) bool {
+		return x.allStreams[name].Guard
 	})
 }
 

@@ -155,14 +155,37 @@ func TestStreamFaults(t *testing.T) {
 			}
 			b.put("stream_routes/1", `{"plugins":{"tag":{"v":3}},`+node+`}`)
 			b.put("stream_routes/1", c.doc)
-			if got := streamRun(b.Current(), "", 1); c.fault != "" && !strings.HasPrefix(got, "1 tag stream_routes/1=3") {
-				t.Errorf("the last good form does not run: %s", got)
+			after := "1 tag stream_routes/1=3" // the last good form, but never without a guard that is asked for
+			if c.name == "a guard" || c.name == "unknown" {
+				after = "1 fault"
+			}
+			if got := streamRun(b.Current(), "", 1); c.fault != "" && !strings.HasPrefix(got, after) {
+				t.Errorf("after a good form: %s", got)
 			}
 			b.del("stream_routes/1")
 			if err := b.Current().Fault(keyOf("stream_routes/1")); err != nil {
 				t.Errorf("it is gone: %v", err)
 			}
 		})
+	}
+}
+
+// TestStreamServiceClosed: a stream route does not run on without a guard that its
+// service is meant to have now. Guards of requests are none of its own.
+func TestStreamServiceClosed(t *testing.T) {
+	b := newStreamBench(t, new(live))
+	b.put("services/s", `{"plugins":{"tag":{"v":1}},`+node+`}`, "stream_routes/1", `{"service_id":"s"}`)
+	for _, c := range []struct{ plugins, run string }{
+		{`"tag":{"v":-1}`, "1 tag services/s=1"},
+		{`"tag":{"v":-1},"key-auth":{}`, "1 tag services/s=1"},
+		{`"gate":{"v":-1}`, "1 fault"},
+		{`"gate":{"v":2}`, "1 gate services/s=2"},
+		{`"gate":{"v":-1}`, "1 gate services/s=2"},
+	} {
+		b.put("services/s", `{"plugins":{`+c.plugins+`},`+node+`}`)
+		if got := streamRun(b.Current(), "", 1); !strings.HasPrefix(got, c.run) {
+			t.Errorf("%s: %s, want %s", c.plugins, got, c.run)
+		}
 	}
 }
 
