@@ -153,7 +153,7 @@ func (t *trial) dataDir() string { return filepath.Join(t.dir, "data") }
 // configure writes the gateway's configuration.
 func (t *trial) configure(user, password string) error {
 	g := t.gateway
-	text := fmt.Sprintf(configTemplate, g.ports.data, g.ports.control, g.key, g.ports.admin)
+	text := fmt.Sprintf(configTemplate, g.ports.data, g.ports.control, noTLS, g.key, g.ports.admin)
 	if user != "" { // another gateway will take over
 		text = strings.Replace(text, "apisix:\n", "apisix:\n  enable_reuseport: true\n", 1)
 	}

@@ -88,6 +88,7 @@ type managed struct {
 	config string
 	ports  ports
 	key    string
+	env    []string // more variables of its environment
 	etcd   *process // nil with the embedded store
 	proc   *process
 }
@@ -103,9 +104,7 @@ apisix:
   control:
     ip: 127.0.0.1
     port: %d
-  ssl:
-    enable: false
-  data_encryption:
+%s  data_encryption:
     enable_encrypt_fields: false
 nginx_config:
   http:
@@ -129,6 +128,9 @@ deployment:
       port: %d
 `
 
+// noTLS are members of the section apisix.
+const noTLS = "  ssl:\n    enable: false\n"
+
 const embeddedTemplate = `weir:
   store:
     dir: %s
@@ -144,6 +146,11 @@ const externalTemplate = `  etcd:
 // newManaged writes the configuration below dir and, with externalEtcd, starts
 // etcd; the gateway itself is started by start.
 func newManaged(dir, weir, externalEtcd string) (*managed, error) {
+	return newManagedWith(noTLS, dir, weir, externalEtcd)
+}
+
+// newManagedWith is newManaged with more members of the section apisix.
+func newManagedWith(members, dir, weir, externalEtcd string) (*managed, error) {
 	free, err := freePorts(5)
 	if err != nil {
 		return nil, err
@@ -152,7 +159,7 @@ func newManaged(dir, weir, externalEtcd string) (*managed, error) {
 		weir: weir, dir: dir, config: filepath.Join(dir, "config.yaml"), key: apiKey(uint64(os.Getpid()), 0),
 		ports: ports{data: free[0], admin: free[1], store: free[2], peer: free[3], control: free[4]},
 	}
-	text := fmt.Sprintf(configTemplate, m.ports.data, m.ports.control, m.key, m.ports.admin)
+	text := fmt.Sprintf(configTemplate, m.ports.data, m.ports.control, members, m.key, m.ports.admin)
 	if externalEtcd == "" {
 		text += fmt.Sprintf(embeddedTemplate, filepath.Join(dir, "data"), m.ports.store)
 	} else {
@@ -178,7 +185,7 @@ func (m *managed) dataAddr() string { return fmt.Sprintf("127.0.0.1:%d", m.ports
 
 // start runs the gateway; it does not wait for it.
 func (m *managed) start() (err error) {
-	m.proc, err = start(filepath.Join(m.dir, "weir.log"), m.weir, "run", "-c", m.config)
+	m.proc, err = startWith(m.env, filepath.Join(m.dir, "weir.log"), m.weir, "run", "-c", m.config)
 	return err
 }
 

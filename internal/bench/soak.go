@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -31,11 +29,11 @@ type soakOptions struct {
 	seed     uint64
 }
 
-const soakLong = `Soak changes the configuration of a gateway at random for a long time: routes,
-services, upstreams, consumers, credentials, groups, plugin configs, global rules and
-metadata are created, changed and deleted through the Admin API, references broken
-and unbroken, and documents that do not compile are written straight into etcd. A
-model beside it knows what every request must be answered with, given what was
+const soakLong = `Soak changes the configuration of a gateway at random for a long time: objects of
+every kind of the Admin API are created, changed and deleted through it, references
+broken and unbroken, and documents that do not compile, and lists of plugins, are
+written straight into etcd. A model beside it knows what every request, handshake,
+connection to a stream route and call must be answered with, given what was
 acknowledged; traffic is compared with it.
 
 Resident memory, the live heap, goroutines and descriptors are sampled. At the end
@@ -65,13 +63,20 @@ type SoakReport struct {
 	Refused int            `json:"refused"` // of them, as they had to be
 	Late    int            `json:"late"`    // acknowledged before they were live, and said so
 
-	Requests int         `json:"requests"`
-	Status   map[int]int `json:"status"` // answers
-	Errors   int         `json:"errors"` // requests without an answer
+	Requests int            `json:"requests"` // handshakes, connections and reads of the Admin API included
+	Answers  map[string]int `json:"answers"`  // by kind of question and status; 0: none was to be had
+	Errors   int            `json:"errors"`   // requests without an answer
 
 	// Differences are answers, of either API, that are not the model's.
 	Differences int      `json:"differences"`
 	Examples    []string `json:"examples,omitempty"`
+
+	// Checked is what the gateway itself found when it compared its state with the store.
+	Checked struct {
+		Keys   int64            `json:"keys"`
+		Cycles int64            `json:"cycles"`
+		Drift  map[string]int64 `json:"drift,omitempty"`
+	} `json:"checked"`
 
 	Measures []Measure `json:"measures"`
 	Samples  []holding `json:"samples"`
@@ -79,13 +84,14 @@ type SoakReport struct {
 
 func (r *SoakReport) table(w io.Writer) {
 	fmt.Fprintf(w, "%.0f s, %d requests, %d without an answer, %d differences from the model\nanswers:", r.Seconds, r.Requests, r.Errors, r.Differences)
-	for _, s := range slices.Sorted(maps.Keys(r.Status)) {
-		fmt.Fprintf(w, " %d: %d", s, r.Status[s])
+	for _, s := range slices.Sorted(maps.Keys(r.Answers)) {
+		fmt.Fprintf(w, "\n  %-28s %d", s, r.Answers[s])
 	}
 	fmt.Fprintf(w, "\nwrites, of which %d were refused as they had to be and %d late:\n", r.Refused, r.Late)
 	for _, k := range slices.Sorted(maps.Keys(r.Writes)) {
 		fmt.Fprintf(w, "  %-28s %d\n", k, r.Writes[k])
 	}
+	fmt.Fprintf(w, "compared with the store: %d keys in %d cycles, drift %v\n", r.Checked.Keys, r.Checked.Cycles, r.Checked.Drift)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tafter 1/6\tat the end\tgrowth %\t")
 	for _, m := range r.Measures {
@@ -115,6 +121,7 @@ func (r *SoakReport) broken() error {
 type soaking struct {
 	opts    *soakOptions
 	m       *managed
+	tls     int // port
 	admin   *adminClient
 	store   *etcdStore
 	http    *http.Client
@@ -138,15 +145,21 @@ func (o *soakOptions) measure(ctx context.Context, f *figureOptions, p *progress
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	nodes, stop, err := soakNodes(3)
+	origins, stop, err := soakOrigins(3, 4)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	m, err := newManaged(dir, weir, o.etcdPath)
+	free, err := freePorts(1 + reference.StreamRoutes)
 	if err != nil {
 		return nil, err
 	}
+	origins.Ports = free[1:]
+	m, err := newManagedWith(soakMembers(free[0], origins.Ports), dir, weir, o.etcdPath)
+	if err != nil {
+		return nil, err
+	}
+	m.env = reference.Env()
 	defer m.close()
 	if err := m.start(); err != nil {
 		return nil, err
@@ -157,10 +170,10 @@ func (o *soakOptions) measure(ctx context.Context, f *figureOptions, p *progress
 	}
 	defer store.close()
 	s := &soaking{
-		opts: o, m: m, store: store, admin: newAdminClient(m.adminURL(), m.key),
+		opts: o, m: m, tls: free[0], store: store, admin: newAdminClient(m.adminURL(), m.key),
 		http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: o.clients + 2}},
-		gen:  reference.New(nodes, o.seed), history: reference.NewHistory(reference.World{}),
-		report: &SoakReport{Writes: map[string]int{}, Status: map[int]int{}},
+		gen:  reference.New(origins, o.seed), history: reference.NewHistory(reference.World{}),
+		report: &SoakReport{Writes: map[string]int{}, Answers: map[string]int{}},
 	}
 	defer s.http.CloseIdleConnections()
 	defer s.admin.http.CloseIdleConnections()
@@ -173,31 +186,4 @@ func (o *soakOptions) measure(ctx context.Context, f *figureOptions, p *progress
 		return nil, m.proc.explain(err)
 	}
 	return s.report, nil
-}
-
-// soakNodes are origins that say which they are.
-func soakNodes(n int) (addrs []string, stop func(), err error) {
-	var servers []*http.Server
-	var wg sync.WaitGroup
-	stop = func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-		wg.Wait()
-	}
-	for i := range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			stop()
-			return nil, nil, err
-		}
-		name := strconv.Itoa(i + 1)
-		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(reference.NodeHeader, name)
-		})}
-		servers = append(servers, s)
-		wg.Go(func() { _ = s.Serve(ln) })
-		addrs = append(addrs, ln.Addr().String())
-	}
-	return addrs, stop, nil
 }

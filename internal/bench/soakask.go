@@ -50,8 +50,11 @@ func (s *soaking) note(q reference.Question, got reference.Answer, err error) {
 		return
 	}
 	what := reference.Kind(q.Object)
-	if q.Stored {
+	switch {
+	case q.Stored:
 		what = "stored"
+	case got.Field != "":
+		what = "calls"
 	}
 	s.report.Answers[fmt.Sprint(what, " ", got.Status)]++
 }

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,12 +49,19 @@ func (s *soaking) run(ctx context.Context, p *progress) error {
 	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
+	var state struct {
+		Checked any `json:"checked"`
+	}
 	r := s.report
+	state.Checked = &r.Checked
+	if err := s.control(ctx, "GET", "revision", &state); err != nil {
+		return err
+	}
 	r.Seconds = s.opts.duration.Seconds()
 	if r.Measures, err = steady(r.Samples, r.Seconds); err != nil {
 		return err
 	}
-	r.Passed = r.Differences == 0 && r.Errors == 0 && r.Requests > 0
+	r.Passed = r.Differences == 0 && r.Errors == 0 && r.Requests > 0 && len(r.Checked.Drift) == 0
 	for _, m := range r.Measures {
 		r.Passed = r.Passed && m.Flat
 	}
@@ -68,6 +72,11 @@ func (s *soaking) differs(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Differences++
+	s.example(format, args...)
+}
+
+// example tells a difference in words; s.mu is held.
+func (s *soaking) example(format string, args ...any) {
 	if len(s.report.Examples) < mostExamples {
 		s.report.Examples = append(s.report.Examples, fmt.Sprintf(format, args...))
 	}
@@ -82,11 +91,11 @@ func (s *soaking) writeNext(ctx context.Context) error {
 	s.history.Begin(op.Next)
 	defer s.history.Acknowledge()
 	if op.Direct {
-		res, err := s.store.client.Put(ctx, s.store.prefix+op.Key, op.Body)
+		revision, err := s.writeDirect(ctx, op)
 		if err != nil {
 			return err
 		}
-		return s.await(ctx, res.Header.Revision)
+		return s.await(ctx, revision)
 	}
 	method := http.MethodPut
 	if op.Body == "" {
@@ -97,7 +106,7 @@ func (s *soaking) writeNext(ctx context.Context) error {
 		return err
 	}
 	if got.status != op.Status && (op.Status != 200 || got.status != 201) {
-		s.differs("%s %s %s: answered %d %.200s, want %d", method, op.Key, op.Body, got.status, strings.TrimSpace(got.text), op.Status)
+		s.differs("%s %s %.300s: answered %d %.200s, want %d", method, op.Key, op.Body, got.status, strings.TrimSpace(got.text), op.Status)
 	}
 	if !got.late {
 		return nil
@@ -112,18 +121,31 @@ func (s *soaking) writeNext(ctx context.Context) error {
 	return s.await(ctx, res.Header.Revision)
 }
 
+// writeDirect writes into the store, past the Admin API.
+func (s *soaking) writeDirect(ctx context.Context, op reference.Op) (revision int64, err error) {
+	if op.Body == "" {
+		res, err := s.store.client.Delete(ctx, s.store.prefix+op.Key)
+		if err != nil {
+			return 0, err
+		}
+		return res.Header.Revision, nil
+	}
+	res, err := s.store.client.Put(ctx, s.store.prefix+op.Key, op.Body)
+	if err != nil {
+		return 0, err
+	}
+	return res.Header.Revision, nil
+}
+
 func (s *soaking) count(op reference.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what, _, _ := strings.Cut(op.Key, "/")
-	if strings.Contains(op.Key, "/credentials/") {
-		what = "credentials"
-	}
+	what := reference.Kind(op.Key)
 	switch {
-	case op.Direct:
-		what += ", broken in etcd"
 	case op.Body == "":
 		what += ", deleted"
+	case op.Direct && op.Next[op.Key].Broken:
+		what += ", broken in etcd"
 	}
 	s.report.Writes[what]++
 	if op.Status != 200 {
@@ -166,66 +188,6 @@ func (s *soaking) control(ctx context.Context, method, path string, to any) erro
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(to)
-}
-
-// ask sends requests and compares their answers with the model's.
-func (s *soaking) ask(ctx context.Context, client uint64, began, end time.Time) {
-	rng := rand.New(rand.NewPCG(s.opts.seed, 100+client))
-	every := float64(s.opts.clients) / s.opts.rps * 1e9
-	for n := 1; sleepUntil(ctx, began.Add(time.Duration(float64(n)*every))) && time.Now().Before(end); n++ {
-		since, world := s.history.Now()
-		route, key := s.gen.Route(rng), s.gen.APIKey(rng, world)
-		got, err := s.request(ctx, reference.Path(route), key)
-		if ctx.Err() != nil {
-			return
-		}
-		s.mu.Lock()
-		s.report.Requests++
-		if err != nil {
-			s.report.Errors++
-		} else {
-			s.report.Status[got.Status]++
-		}
-		s.mu.Unlock()
-		if err != nil {
-			continue
-		}
-		if ok, want := s.history.Allows(since, route, key, got); !ok {
-			s.differs("%s with key %q: answered %v, want %v", route, key, got, want)
-		}
-	}
-}
-
-func (s *soaking) request(ctx context.Context, path, key string) (a reference.Answer, err error) {
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.m.dataAddr()+path, nil)
-	if err != nil {
-		return a, err
-	}
-	if key != "" {
-		req.Header.Set("apikey", key)
-	}
-	resp, err := s.http.Do(req)
-	if err != nil {
-		return a, err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return a, err
-	}
-	a = reference.Answer{Status: resp.StatusCode, Mark: resp.Header.Get(reference.MarkHeader), Globals: map[string]string{}}
-	a.Node, _ = strconv.Atoi(resp.Header.Get(reference.NodeHeader)) // none is node 0
-	if resp.Header.Get(reference.DefaultLimitHeader) != "" {
-		a.Limit = reference.DefaultLimitHeader
-	}
-	for name := range resp.Header {
-		switch {
-		case strings.HasPrefix(name, "X-Soak-Global-"):
-			a.Globals[name] = resp.Header.Get(name)
-		case strings.HasPrefix(name, "X-Soak-Limit-"):
-			a.Limit += name
-		}
-	}
-	return a, nil
 }
 
 // watch samples what the gateway holds and tells how the run stands.

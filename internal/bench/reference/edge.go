@@ -63,14 +63,15 @@ func (g *Generator) ssl(w World, key string) Op {
 	if d.Disabled {
 		status = 0
 	}
-	if g.rng.IntN(10) == 0 {
+	if !d.Disabled && g.rng.IntN(10) == 0 {
 		other = d.Certificate%len(g.Pairs) + 1
 	}
 	body := fmt.Sprintf(`{"snis":[%q],"status":%d,"cert":%q,"key":%q}`, SNI(key), status, g.Pairs[d.Certificate-1].Cert, g.Pairs[other-1].Key)
-	if other != d.Certificate {
-		return refused(w, key, body, 400)
+	op := store(w, key, body, d)
+	if other != d.Certificate { // the Admin API, as APISIX's, does not compare them
+		op.Next = w.With(key, Object{Stored: true, Broken: true, Good: w.Good(key)})
 	}
-	return store(w, key, body, d)
+	return op
 }
 
 func (g *Generator) stream(w World, key string) Op {

@@ -9,7 +9,7 @@ import (
 
 // How many objects of a kind there can be.
 const (
-	Routes        = 40
+	routes        = 40
 	services      = 10
 	upstreams     = 10
 	pluginConfigs = 8
@@ -17,7 +17,19 @@ const (
 	credentials   = 2 // of each consumer
 	groups        = 6
 	globalRules   = 3
+	ssls          = 8
+	StreamRoutes  = 6 // each has its port
+	protos        = 4
+	calls         = 8 // routes whose requests become gRPC calls
+	secrets       = 5
+	decorations   = 2 // of each service
 )
+
+// PluginList is the list of the plugins that are enabled.
+const PluginList = "plugins"
+
+// AnySSL is the ssl whose certificate is for every name that has none of its own.
+const AnySSL = "ssls/soak_any"
 
 // LimitRoute is the route that has limit-count, whose metadata name the header in
 // which it tells the limit.
@@ -36,25 +48,35 @@ type Op struct {
 	Next   World  // the world afterwards; the same if it is refused
 }
 
-// A Generator makes random writes. The same seed makes the same writes.
+// A Generator makes random writes and questions. The same seed makes the same writes.
 type Generator struct {
-	Nodes []string // addresses of the origins; node n is the n-th from 1
+	Origins
 
 	rng *rand.Rand
 	n   int // writes made
 }
 
+// Origins are what documents lead to and hold.
+type Origins struct {
+	Nodes []string // addresses of the origins; node n is the n-th from 1
+	Pairs []Pair   // that ssls show; certificate n is the n-th from 1
+	Ports []int    // of stream routes, in their order
+}
+
+// A Pair is a certificate and its key, in PEM.
+type Pair struct{ Cert, Key string }
+
 // New is a generator with a seed.
-func New(nodes []string, seed uint64) *Generator {
-	return &Generator{Nodes: nodes, rng: rand.New(rand.NewPCG(seed, 7))}
+func New(o Origins, seed uint64) *Generator {
+	return &Generator{Origins: o, rng: rand.New(rand.NewPCG(seed, 7))}
 }
 
 // Next is a write that fits the world w.
 func (g *Generator) Next(w World) Op {
 	g.n++
-	key := g.key()
-	if key == LimitMetadata || key == LimitRoute {
-		return g.limit(w, key)
+	key := randomKey(g.rng)
+	if make := g.special(key); make != nil {
+		return make(w, key)
 	}
 	switch n := g.rng.IntN(100); {
 	case n < 12:
@@ -66,19 +88,52 @@ func (g *Generator) Next(w World) Op {
 			return op
 		}
 	}
-	return g.put(w, key)
+	return g.writer(key)(w, key)
 }
 
-// Route is a random route's key, for a request.
-func (g *Generator) Route(rng *rand.Rand) string {
-	if rng.IntN(Routes+2) >= Routes {
-		return LimitRoute
+// special makes the writes of objects that have rules of their own; nil: the object
+// has none.
+func (g *Generator) special(key string) func(World, string) Op {
+	switch key {
+	case LimitRoute, LimitMetadata:
+		return g.limit
+	case PluginList:
+		return g.list
 	}
-	return fmt.Sprintf("routes/soak_%d", rng.IntN(Routes))
+	return nil
 }
 
-// APIKey is a random key that is, or was, or will be a consumer's; or none.
-func (g *Generator) APIKey(rng *rand.Rand, w World) string {
+// Ask is a random question.
+func (g *Generator) Ask(rng *rand.Rand, w World) Question {
+	q := Question{Route: randomRoute(rng), APIKey: randomAPIKey(rng, w)}
+	q.Object = q.Route
+	switch n := rng.IntN(100); {
+	case n < 8:
+		q.Object = fmt.Sprintf("stream_routes/soak_%d", rng.IntN(StreamRoutes))
+	case n < 16:
+		q.Object = fmt.Sprintf("ssls/soak_%d", rng.IntN(ssls))
+	case n < 24:
+		if q.Object = randomKey(rng); q.Object == PluginList {
+			q.Object = AnySSL // the Admin API does not have the list
+		}
+		q.Stored = true
+	}
+	return q
+}
+
+// randomRoute is a route's key, for a request.
+func randomRoute(rng *rand.Rand) string {
+	switch n := rng.IntN(routes + calls + 2); {
+	case n < routes:
+		return fmt.Sprintf("routes/soak_%d", n)
+	case n < routes+calls:
+		return fmt.Sprintf("routes/soak_%d_call", n-routes)
+	}
+	return LimitRoute
+}
+
+// randomAPIKey is a key that is, or was, or will be a consumer's; or none.
+func randomAPIKey(rng *rand.Rand, w World) string {
 	if rng.IntN(4) == 0 {
 		return []string{"", "nobody's"}[rng.IntN(2)]
 	}
@@ -92,50 +147,64 @@ func (g *Generator) APIKey(rng *rand.Rand, w World) string {
 	return ""
 }
 
-// key is that of a random object.
-func (g *Generator) key() string {
-	pick := func(dir string, n int) string { return fmt.Sprintf("%s/soak_%d", dir, g.rng.IntN(n)) }
-	switch n := g.rng.IntN(100); {
-	case n < 35:
-		return pick("routes", Routes)
-	case n < 45:
-		return pick("services", services)
-	case n < 55:
-		return pick("upstreams", upstreams)
-	case n < 63:
-		return pick("plugin_configs", pluginConfigs)
-	case n < 78:
-		return pick("consumers", consumers)
-	case n < 88:
-		return pick("consumers", consumers) + fmt.Sprintf("/credentials/soak_%d", 1+g.rng.IntN(credentials))
-	case n < 94:
-		return pick("consumer_groups", groups)
-	case n < 97:
-		return pick("global_rules", globalRules)
-	case n < 98:
-		return LimitRoute
+// randomKey is that of a random object.
+func randomKey(rng *rand.Rand) string {
+	pick := func(dir string, n int) string { return fmt.Sprintf("%s/soak_%d", dir, rng.IntN(n)) }
+	n := rng.IntN(100)
+	for _, c := range []struct {
+		share int
+		pick  func() string
+	}{
+		{28, func() string { return pick("routes", routes) }},
+		{3, func() string { return pick("routes", calls) + "_call" }},
+		{9, func() string { return pick("services", services) }},
+		{9, func() string { return pick("upstreams", upstreams) }},
+		{7, func() string { return pick("plugin_configs", pluginConfigs) }},
+		{12, func() string { return pick("consumers", consumers) }},
+		{8, func() string {
+			return fmt.Sprintf("%s/credentials/soak_%d", pick("consumers", consumers), 1+rng.IntN(credentials))
+		}},
+		{5, func() string { return pick("consumer_groups", groups) }},
+		{3, func() string { return pick("global_rules", globalRules) }},
+		{5, func() string { return pick("stream_routes", StreamRoutes) }},
+		{3, func() string { return pick("ssls", ssls) }},
+		{1, func() string { return AnySSL }},
+		{2, func() string { return pick("protos", protos) }},
+		{1, func() string { return pick("secrets/vault", secrets) }},
+		{1, func() string {
+			return pick("services", services) + "/graphql_cost_decorations" + fmt.Sprintf("/soak_%d", rng.IntN(decorations))
+		}},
+		{1, func() string { return LimitRoute }},
+		{1, func() string { return LimitMetadata }},
+	} {
+		if n -= c.share; n < 0 {
+			return c.pick()
+		}
 	}
-	return LimitMetadata
+	return PluginList
 }
 
 // limit writes the route with the limit, or the metadata of its plugin.
 func (g *Generator) limit(w World, key string) Op {
 	if key == LimitRoute {
 		node := 1 + g.rng.IntN(len(g.Nodes))
-		return Op{
-			Key: key, Status: 200, Next: w.With(key, Object{Stored: true, Good: &Doc{Node: node}}),
-			Body: fmt.Sprintf(`{"id":"soak_limit","uri":%q,"plugins":{"limit-count":{"count":1000000000,"time_window":3600}},"upstream":%s}`,
-				Path(key), g.upstream(node)),
+		body := fmt.Sprintf(`{"id":"soak_limit","uri":%q,"plugins":{"limit-count":{"count":1000000000,"time_window":3600}},"upstream":%s}`,
+			Path(key), g.upstream(node))
+		if w.unlimited() {
+			return Op{Key: key, Status: 400, Next: w, Body: body}
 		}
+		return store(w, key, body, &Doc{Node: node})
 	}
 	if w[key].Stored && g.rng.IntN(3) == 0 {
 		return Op{Key: key, Status: 200, Next: w.With(key, Object{})}
 	}
 	header := fmt.Sprintf("X-Soak-Limit-%d", g.n%7)
-	return Op{
-		Key: key, Status: 200, Next: w.With(key, Object{Stored: true, Good: &Doc{Header: header}}),
-		Body: fmt.Sprintf(`{"limit_header":%q}`, header),
-	}
+	return store(w, key, fmt.Sprintf(`{"limit_header":%q}`, header), &Doc{Header: header})
+}
+
+// store is a write that is taken.
+func store(w World, key, body string, d *Doc) Op {
+	return Op{Key: key, Body: body, Status: 200, Next: w.With(key, Object{Stored: true, Good: d})}
 }
 
 // Path is what reaches a route.
@@ -159,7 +228,7 @@ func (g *Generator) remove(w World, key string) (Op, bool) {
 
 // breakIt stores a document that does not compile, where the Admin API cannot see it.
 func (g *Generator) breakIt(w World, key string) (Op, bool) {
-	dir, id, _ := strings.Cut(key, "/")
+	dir, id := Kind(key), key[strings.LastIndexByte(key, '/')+1:]
 	o := w[key]
 	op := Op{Key: key, Direct: true, Status: 200}
 	next := Object{Stored: true, Broken: true, Good: o.Good}
@@ -178,7 +247,7 @@ func (g *Generator) breakIt(w World, key string) (Op, bool) {
 	case "plugin_configs", "consumer_groups", "global_rules":
 		op.Body = fmt.Sprintf(`{"id":%q,"desc":"%d","plugins":{"response-rewrite":{"status_code":"many"}}}`, id, g.n)
 	default:
-		return op, false
+		return g.breakEdge(w, key)
 	}
 	// What never compiled and is named by nobody is no more than a fault.
 	if dir != "routes" && o.Good == nil {
@@ -193,7 +262,7 @@ func (g *Generator) put(w World, key string) Op {
 	dir, id, _ := strings.Cut(key, "/")
 	d := &Doc{}
 	op := Op{Key: key, Status: 200}
-	if owner, _, credential := strings.Cut(key, "/credentials/"); credential && !w[owner].Stored {
+	if owner := Owner(key); owner != "" && !w[owner].Stored {
 		op.Status = 404
 	}
 	if dir == "global_rules" && w.another(key) {
@@ -206,7 +275,11 @@ func (g *Generator) put(w World, key string) Op {
 		if dir == "global_rules" {
 			header = GlobalHeader(key)
 		}
-		plugins = append(plugins, fmt.Sprintf(`"response-rewrite":{"headers":{"set":{%q:%q}}}`, header, d.Mark))
+		said := d.Mark
+		if n := g.rng.IntN(8 * len(environment())); n < len(environment()) {
+			said, d.Mark = fmt.Sprintf("$env://SOAK_%d", n), environment()[n]
+		}
+		plugins = append(plugins, fmt.Sprintf(`"response-rewrite":{"headers":{"set":{%q:%q}}}`, header, said))
 	}
 	switch dir {
 	case "routes", "services", "plugin_configs":
@@ -260,6 +333,12 @@ func (g *Generator) references(w World, op *Op, d *Doc, dir, key string) (member
 		return append(members, g.inside(d.Node))
 	case "services":
 		lead()
+	case "stream_routes":
+		if g.rng.IntN(3) == 0 {
+			refer(&d.Service, "service_id", "services", services)
+		} else {
+			lead()
+		}
 	case "routes":
 		members = append(members, fmt.Sprintf(`"uri":%q`, Path(key)))
 		if d.Disabled = g.rng.IntN(10) == 0; d.Disabled {

@@ -42,9 +42,9 @@ func (h *History) Now() (int, World) {
 	return h.acked, h.worlds[h.acked-h.first]
 }
 
-// Allows says whether an answer to a request that was sent when since was in force
+// Allows says whether an answer to a question that was asked when since was in force
 // is right; if not, want is what it should have been last.
-func (h *History) Allows(since int, route, key string, got Answer) (ok bool, want Answer) {
+func (h *History) Allows(since int, q Question, got Answer) (ok bool, want Answer) {
 	h.mu.Lock()
 	var worlds []World
 	if since >= h.first {
@@ -55,7 +55,7 @@ func (h *History) Allows(since int, route, key string, got Answer) (ok bool, wan
 		return true, got // too long ago to say
 	}
 	for _, w := range worlds {
-		if want = w.Ask(route, key); want.Equal(got) {
+		if want = w.Ask(q); want.Equal(got) {
 			return true, want
 		}
 	}

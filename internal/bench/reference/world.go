@@ -4,7 +4,6 @@
 package reference
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -28,7 +27,12 @@ type Doc struct {
 	APIKey   string // of a consumer or credential
 	Header   string // of limit-count's metadata: what the limit is told in
 
-	Upstream, Service, PluginConfig, Group string // keys of other objects
+	Certificate int    // of an ssl: which of the generator's pairs it shows, from 1
+	Field       string // of a proto: what the answer's member is called
+	Refuses     bool   // of a stream route: nobody may connect
+	Unlimited   bool   // of the list of plugins: limit-count is not in it
+
+	Upstream, Service, PluginConfig, Group, Proto string // keys of other objects
 }
 
 // MarkHeader is what routes, services, plugin configs, groups and consumers set.
@@ -46,7 +50,7 @@ func GlobalHeader(key string) string {
 type World map[string]Object
 
 // With is the world in which one object is another. One that is not stored is not
-// there, and a consumer takes its credentials along.
+// there, and it takes along what lies below it.
 func (w World) With(key string, o Object) World {
 	next := maps.Clone(w)
 	if o.Stored {
@@ -54,79 +58,31 @@ func (w World) With(key string, o Object) World {
 		return next
 	}
 	delete(next, key)
-	if strings.HasPrefix(key, "consumers/") && !strings.Contains(key, "/credentials/") {
-		maps.DeleteFunc(next, func(k string, _ Object) bool { return strings.HasPrefix(k, key+"/credentials/") })
-	}
+	maps.DeleteFunc(next, func(k string, _ Object) bool { return Owner(k) == key })
 	return next
+}
+
+// Owner is the key of the object that another lies below; empty: none.
+func Owner(key string) string {
+	for _, below := range []string{"/credentials/", "/graphql_cost_decorations/"} {
+		if owner, _, ok := strings.Cut(key, below); ok {
+			return owner
+		}
+	}
+	return ""
+}
+
+// Kind is the directory of an object: "routes", "credentials".
+func Kind(key string) string {
+	if owner := Owner(key); owner != "" {
+		key = key[len(owner)+1:]
+	}
+	dir, _, _ := strings.Cut(key, "/")
+	return dir
 }
 
 // Good is the document of an object that runs; nil: none.
 func (w World) Good(key string) *Doc { return w[key].Good }
-
-// An Answer is what a request must get. Of an answer that is not 200 only the
-// status is told.
-type Answer struct {
-	Status  int
-	Node    int
-	Mark    string
-	Globals map[string]string // headers of global rules, by name
-	Limit   string            // header in which limit-count tells the limit; empty: no limit is asked of the route
-}
-
-// Equal compares two answers.
-func (a Answer) Equal(b Answer) bool {
-	if a.Status != 200 || b.Status != 200 {
-		return a.Status == b.Status
-	}
-	return a.Node == b.Node && a.Mark == b.Mark && a.Limit == b.Limit && maps.Equal(a.Globals, b.Globals)
-}
-
-func (a Answer) String() string {
-	if a.Status != 200 {
-		return fmt.Sprint(a.Status)
-	}
-	return fmt.Sprintf("200 node %d mark %q limit %q globals %v", a.Node, a.Mark, a.Limit, a.Globals)
-}
-
-// Ask is what a request to the path of a route, with an API key or without, must be
-// answered with.
-func (w World) Ask(route, key string) Answer {
-	o, there := w[route]
-	switch {
-	case !there:
-		return Answer{Status: 404}
-	case o.Shut:
-		return Answer{Status: 503}
-	case o.Good == nil || o.Good.Disabled:
-		return Answer{Status: 404}
-	}
-	// From what prevails least to what prevails most.
-	layers := []*Doc{w.Good(o.Good.Service), w.Good(o.Good.PluginConfig), o.Good}
-	guarded := false
-	for _, d := range layers {
-		guarded = guarded || d != nil && d.Guard
-	}
-	if guarded {
-		consumer := w.consumer(key)
-		if consumer == nil {
-			return Answer{Status: 401}
-		}
-		layers = append(layers, w.Good(consumer.Group), consumer)
-	}
-	a := Answer{Status: 200, Node: w.node(o.Good), Globals: w.globals()}
-	for _, d := range layers {
-		if d != nil && d.Mark != "" {
-			a.Mark = d.Mark
-		}
-	}
-	if route == LimitRoute {
-		a.Limit = DefaultLimitHeader
-		if d := w.Good(LimitMetadata); d != nil {
-			a.Limit = d.Header
-		}
-	}
-	return a
-}
 
 // consumer is the one that holds a key, itself or by a credential.
 func (w World) consumer(key string) *Doc {
@@ -137,8 +93,10 @@ func (w World) consumer(key string) *Doc {
 		if o.Good == nil || o.Good.APIKey != key {
 			continue
 		}
-		owner, _, _ := strings.Cut(k, "/credentials/")
-		return w.Good(owner)
+		if owner := Owner(k); owner != "" {
+			return w.Good(owner)
+		}
+		return o.Good
 	}
 	return nil
 }
@@ -155,6 +113,9 @@ func (w World) node(route *Doc) int {
 		}
 		if u := w.Good(d.Upstream); u != nil {
 			return u.Node
+		}
+		if d.Upstream != "" {
+			return 0
 		}
 	}
 	return 0
@@ -181,11 +142,16 @@ func (w World) another(key string) bool {
 	return false
 }
 
-// users are the objects that refer to another, in order.
+// users are the objects that keep another from being deleted, in order. Stream routes
+// do not keep upstreams.
 func (w World) users(key string) []string {
 	var all []string
 	for k, o := range w {
-		if d := o.Good; d != nil && slices.Contains([]string{d.Upstream, d.Service, d.PluginConfig, d.Group}, key) {
+		d := o.Good
+		if d == nil || d.Upstream == key && strings.HasPrefix(k, "stream_routes/") {
+			continue
+		}
+		if slices.Contains([]string{d.Upstream, d.Service, d.PluginConfig, d.Group, d.Proto}, key) {
 			all = append(all, k)
 		}
 	}
