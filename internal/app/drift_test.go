@@ -152,6 +152,43 @@ func TestNoDriftInChange(t *testing.T) {
 	}
 }
 
+// TestNoDriftInFaults: objects that cannot be used are the store's all the same.
+func TestNoDriftInFaults(t *testing.T) {
+	o, _ := options(t, t.TempDir(), `deployment: {admin: {admin_key_required: false, admin_listen: {port: 0}}}`)
+	o.Config.Weir.Check.Every, o.Config.Weir.Check.Keys = 5e6, 2
+	g := start(t, o)
+	defer stop(t, g)
+	var last int64
+	for _, d := range [][2]string{
+		{"plugin_metadata/http-logger", `{"log_format":{"a":"b"}}`},
+		{"plugin_metadata/http-logger", `{"log_format":5}`},
+		{"plugin_metadata/limit-count", `{"limit_header":5}`},
+		{"plugins", `[{"name":"key-auth"}]`},
+		{"plugins", `7`},
+		{"protos/1", `{"content":7}`},
+		{"ssls/1", `7`},
+		{"secrets/vault/1", `7`},
+		{"stream_routes/1", `7`},
+		{"consumers/jack", `7`},
+		{"global_rules/1", `7`},
+	} {
+		res, err := g.store.Put(t.Context(), "/"+d[0], []byte(d[1]), etcd.PutOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = res.Revision
+	}
+	until(t, "the last write", func() bool { return g.state.Current().Revision >= last })
+	cycles := g.store.Status().Checked.Cycles
+	until(t, "three cycles", func() bool { return g.store.Status().Checked.Cycles >= cycles+3 })
+	if drift := g.store.Status().Checked.Drift; len(drift) != 0 {
+		t.Error(drift)
+	}
+	if !g.state.Current().Enabled("key-auth", false) || g.state.Current().Enabled("cors", false) {
+		t.Error("the last good list of plugins is not in force")
+	}
+}
+
 func remove(t *testing.T, g *Gateway, path string) int {
 	t.Helper()
 	req, err := http.NewRequest("DELETE", "http://"+g.Admin().String()+"/apisix/admin/"+path, nil)

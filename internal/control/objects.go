@@ -130,10 +130,14 @@ func (c *Config) one(k model.Kind) http.HandlerFunc {
 	}
 }
 
-// metadata is a plugin's metadata, with the plugin's name as its id.
+// metadata is a plugin's metadata, with the plugin's name as its id; null if it is no
+// document.
 func metadata(o model.Object) json.RawMessage {
 	v, err := document.Parse(o.Raw)
-	if err != nil || !v.Is(document.Object) {
+	switch {
+	case err != nil:
+		return json.RawMessage("null")
+	case !v.Is(document.Object):
 		return o.Raw
 	}
 	v.Set("id", document.NewString(o.ID))

@@ -95,8 +95,8 @@ func (s *Snapshot) exists(object string) (ok bool) {
 
 // metadata is a plugin's metadata, nil if there is none.
 func (s *Snapshot) metadata(name string) json.RawMessage {
-	if o, ok := s.documents[model.KindPluginMetadata].Get(name); ok {
-		return o.Raw
+	if d, ok := s.documents[model.KindPluginMetadata].Get(name); ok {
+		return d.used
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type next struct {
 	services  *cow.Edit[*serviceEntry]
 	upstreams *cow.Edit[*upstreamEntry]
 	sets      [model.KindCount]*cow.Edit[*setEntry]
-	documents [model.KindCount]*cow.Edit[*model.Object]
+	documents [model.KindCount]*cow.Edit[*storedDocument]
 	records   [model.KindCount]*cow.Edit[recordEntry]
 	index     map[string]*cow.Edit[*record]
 	disputed  *cow.Edit[[]*record]
@@ -142,16 +142,26 @@ func (n *next) put(o model.Object) {
 // sameVerdict says that the source thinks the same of two versions.
 func sameVerdict(a, b model.Object) bool { return (a.Fault == nil) == (b.Fault == nil) }
 
+// A storedDocument is an object that has no compiled form, or has it elsewhere.
+type storedDocument struct {
+	model.Object
+	used []byte // its document, or if that cannot be used the last that could; nil: none
+}
+
 // putDocument stores what nothing is compiled from. It reports whether that is
 // in force now.
 func (n *next) putDocument(o model.Object) bool {
 	n.clearFault(o.Key)
-	if o.Fault == nil {
-		n.documents[o.Kind].Set(o.ID, &o)
-		return true
+	d := &storedDocument{o, o.Raw}
+	if o.Fault != nil {
+		n.fault(o.Key, o.Fault)
+		d.used = nil
+		if old, ok := n.documents[o.Kind].Get(o.ID); ok {
+			d.used = old.used
+		}
 	}
-	n.fault(o.Key, o.Fault)
-	return false
+	n.documents[o.Kind].Set(o.ID, d)
+	return o.Fault == nil
 }
 
 // putMetadata takes a plugin's metadata, unless the plugin cannot use it: what
@@ -174,7 +184,7 @@ func (n *next) putProto(o model.Object) {
 	if !n.putDocument(o) {
 		return
 	}
-	if now, _ := protoContent(&o, true); !had || now != before {
+	if now, _ := protoContent(&storedDocument{o, o.Raw}, true); !had || now != before {
 		n.touch(o.Key)
 	}
 }
@@ -184,8 +194,8 @@ func (n *next) putProto(o model.Object) {
 func (n *next) metadataOf() func(plugin string) json.RawMessage {
 	documents := n.documents[model.KindPluginMetadata]
 	return func(plugin string) json.RawMessage {
-		if o, ok := documents.Get(plugin); ok {
-			return o.Raw
+		if d, ok := documents.Get(plugin); ok {
+			return d.used
 		}
 		return nil
 	}
@@ -198,14 +208,14 @@ func (n *next) protoOf() func(id string) (string, bool) {
 }
 
 // protoContent is what a proto object holds.
-func protoContent(o *model.Object, there bool) (content string, ok bool) {
+func protoContent(d *storedDocument, there bool) (content string, ok bool) {
 	if !there {
 		return "", false
 	}
 	var doc struct {
 		Content string `json:"content"`
 	}
-	err := json.Unmarshal(o.Raw, &doc)
+	err := json.Unmarshal(d.used, &doc)
 	return doc.Content, err == nil
 }
 
@@ -239,6 +249,10 @@ func (n *next) createdAt(k model.Key) (created int64, had bool) {
 	case model.KindStreamRoute:
 		if e, ok := n.streams.Get(k.ID); ok {
 			return e.Created, true
+		}
+	default:
+		if d, ok := n.documents[k.Kind].Get(k.ID); ok {
+			return d.Created, true
 		}
 	}
 	return 0, false

@@ -26,7 +26,7 @@ func (s *Snapshot) Objects(k model.Kind) iter.Seq[model.Object] {
 		case model.KindProduct:
 			each(s.products.All(), func(e *productEntry) model.Object { return e.Object }, yield)
 		default:
-			each(s.documents[k].All(), func(o *model.Object) model.Object { return *o }, yield)
+			each(s.documents[k].All(), func(d *storedDocument) model.Object { return d.Object }, yield)
 		}
 	}
 }

@@ -113,11 +113,10 @@ func (x *compiler) leftOut(c plan.Conf) bool {
 // the list decides how everything else compiles.
 func (n *next) putPlugins(d model.Delta) {
 	key := model.Key{Kind: model.KindPlugins}
-	documents := n.documents[model.KindPlugins]
 	for _, k := range d.Del {
 		if k == key {
 			n.clearFault(key)
-			documents.Del("")
+			n.documents[model.KindPlugins].Del("")
 			n.choosePlugins()
 		}
 	}
@@ -158,8 +157,8 @@ func listed(raw []byte) (Selection, error) {
 // what names one that has come, gone or been set up anew.
 func (n *next) choosePlugins() {
 	s := n.Applier.compiler.config.Enabled
-	if o, ok := n.documents[model.KindPlugins].Get(""); ok {
-		list, _ := listed(o.Raw) // it was read when it was taken
+	if d, ok := n.documents[model.KindPlugins].Get(""); ok && d.used != nil {
+		list, _ := listed(d.used) // it was read when it was taken
 		s.Names, s.StreamNames = list.Names, list.StreamNames
 	}
 	before := n.s.with

@@ -26,9 +26,9 @@ type Snapshot struct {
 	routes    cow.Map[*routeEntry]
 	services  cow.Map[*serviceEntry]
 	upstreams cow.Map[*upstreamEntry]
-	sets      [model.KindCount]cow.Map[*setEntry]     // plugin configs, consumer groups, global rules
-	documents [model.KindCount]cow.Map[*model.Object] // kinds that nothing is compiled from
-	records   [model.KindCount]cow.Map[recordEntry]   // consumers, credentials
+	sets      [model.KindCount]cow.Map[*setEntry] // plugin configs, consumer groups, global rules
+	documents [model.KindCount]cow.Map[*storedDocument]
+	records   [model.KindCount]cow.Map[recordEntry] // consumers, credentials
 
 	ssls  cow.Map[*sslEntry]
 	certs cert.Set // of the ssl objects for servers
@@ -179,8 +179,8 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 			return e.Object, true
 		}
 	default:
-		if o, ok := s.documents[key.Kind].Get(key.ID); ok {
-			return *o, true
+		if d, ok := s.documents[key.Kind].Get(key.ID); ok {
+			return d.Object, true
 		}
 	}
 	return model.Object{}, false

@@ -29,7 +29,7 @@ func (s *Snapshot) AsksClients() bool { return s.certs.AsksClients() }
 const stapling = "ocsp-stapling"
 
 func (n *next) putSSL(o model.Object) {
-	n.documents[o.Kind].Set(o.ID, &o)
+	n.documents[o.Kind].Set(o.ID, &storedDocument{o, o.Raw})
 	old, had := n.ssls.Get(o.ID)
 	e := &sslEntry{digest: apisix.WithoutTimes(o.Raw), created: o.Created}
 	if had {
@@ -69,10 +69,10 @@ func (n *next) retireSSL(old cert.Entry) {
 
 // chooseSSLs compiles the ssl objects again that ask for OCSP answers.
 func (n *next) chooseSSLs() {
-	for id, o := range n.s.documents[model.KindSSL].All() {
-		if e, ok := n.ssls.Get(id); ok && bytes.Contains(o.Raw, []byte(`"ocsp_stapling"`)) {
+	for id, d := range n.s.documents[model.KindSSL].All() {
+		if e, ok := n.ssls.Get(id); ok && bytes.Contains(d.Raw, []byte(`"ocsp_stapling"`)) {
 			again := *e
-			n.replaceSSL(*o, &again)
+			n.replaceSSL(d.Object, &again)
 		}
 	}
 }

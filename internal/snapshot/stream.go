@@ -59,7 +59,7 @@ func protocolFault(name string) error {
 }
 
 func (n *next) putStream(o model.Object) {
-	n.documents[o.Kind].Set(o.ID, &o)
+	n.documents[o.Kind].Set(o.ID, &storedDocument{o, o.Raw})
 	old, _ := n.streams.Get(o.ID)
 	e := &streamEntry{Object: o, digest: apisix.WithoutTimes(o.Raw)}
 	if old != nil {
