@@ -225,6 +225,18 @@ func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
 	return out, nil
 }
 
+// collectSeldom lets the heap grow further before it is collected, unless an
+// operator has set how far, and returns what ends that. Of what is allocated until
+// the first state is loaded nearly all stays.
+func (g *Gateway) collectSeldom() (end func()) {
+	const percent = 400
+	if _, set := g.Config.Env("GOGC"); set {
+		return func() {}
+	}
+	before := debug.SetGCPercent(percent)
+	return func() { debug.SetGCPercent(before) }
+}
+
 // load follows the source and waits until the first whole state is applied.
 func (g *Gateway) load(ctx context.Context) error {
 	if g.source == nil {
@@ -232,6 +244,7 @@ func (g *Gateway) load(ctx context.Context) error {
 		return nil
 	}
 	g.openCopy(ctx)
+	defer g.collectSeldom()()
 	follow, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	first := true

@@ -18,7 +18,7 @@ const module = "weir/"
 var floors = map[string][]string{
 	// 0: knows nothing of gateways
 	"internal/wire":       {},
-	"internal/schema":     {},
+	"internal/schema":     {"internal/document"},
 	"internal/cow":        {},
 	"internal/cache":      {},
 	"internal/listen":     {},

@@ -20,6 +20,7 @@ type Schema struct {
 	docs  map[string]string // meaning of the properties of typ, by JSON pointer
 
 	check func() *checker // made when first needed
+	texts func() *texts   // likewise; nil: typ is not as simple
 }
 
 type checker struct {
@@ -64,6 +65,7 @@ func Parse(name string, doc []byte) *Schema {
 		}
 		return c
 	})
+	s.texts = sync.OnceValue(func() *texts { return textsOf(root, s.typ) })
 	return s
 }
 
@@ -103,13 +105,16 @@ func (s *Schema) Check(doc []byte) error {
 // Schema was made of, with defaults in place of what is absent. Properties that
 // the type does not have are ignored, unless the schema forbids them.
 func (s *Schema) Decode(doc []byte, dst any) error {
-	v, err := s.filled(doc)
-	if err != nil {
-		return err
-	}
 	to := reflect.ValueOf(dst)
 	if to.Kind() != reflect.Pointer || to.Type().Elem() != s.typ {
 		panic(fmt.Sprintf("schema: Decode into %T, want *%v", dst, s.typ))
+	}
+	if s.texts().decode(doc, to.Elem()) {
+		return nil
+	}
+	v, err := s.filled(doc)
+	if err != nil {
+		return err
 	}
 	return assign(to.Elem(), v)
 }

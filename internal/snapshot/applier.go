@@ -185,7 +185,7 @@ func (a *Applier) wipe() model.Delta {
 		d.Del = append(d.Del, model.Key{Kind: model.KindSSL, ID: id})
 	}
 	for id, e := range s.records[model.KindConsumer].All() {
-		if e.plan == nil {
+		if e.plan() == nil {
 			continue // nothing was compiled: taking a million of them apart is for nothing
 		}
 		d.Del = append(d.Del, model.Key{Kind: model.KindConsumer, ID: id})
@@ -225,9 +225,13 @@ func (a *Applier) apply(d model.Delta, same bool) {
 		n.remove(k)
 	}
 	for some := range slices.Chunk(d.Put, ahead) {
-		n.readAhead(some)
-		for _, o := range some {
-			n.put(o)
+		said := n.readAhead(some)
+		for i, o := range some {
+			if said != nil {
+				n.put(o, &said[i])
+			} else {
+				n.put(o, nil)
+			}
 			if m := &a.modified[o.Kind]; o.Modified > m.Load() {
 				m.Store(o.Modified)
 			}

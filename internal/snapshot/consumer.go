@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"weir/internal/cow"
 	"weir/internal/dialect/apisix"
@@ -15,17 +16,23 @@ import (
 )
 
 // A record is a stored consumer or credential. It is data: what a request needs
-// of it is decoded when a request first does, and kept with it.
+// of it is decoded when a request first does, and kept with it. There may be a
+// million, so what few have lies elsewhere.
 type record struct {
 	decoded    atomic.Pointer[decoded]
-	credential bool   // it is one, of the consumer that its id begins with
-	broken     bool   // some of it cannot be read, and no earlier version could
 	id         string // "jack", or "jack/credentials/c1"
+	raw        string // the document
 	created    int64
-	raw        []byte
-	plan       *plan.Plan              // of a consumer's plugins that do not authenticate; nil: none
-	fault      error                   // of its source
-	room       atomic.Pointer[decoded] // for the first form; nil: it has none, or it is in use
+	more       *more // nil: nothing
+	credential bool  // it is one, of the consumer that its id begins with
+	broken     bool  // some of it cannot be read, and no earlier version could
+}
+
+// more is what not every record has.
+type more struct {
+	plan  *plan.Plan              // of a consumer's plugins that do not authenticate; nil: none
+	fault error                   // of its source
+	room  atomic.Pointer[decoded] // for the first form; nil: it has none, or it is in use
 }
 
 // decoded is a record as one plugin sees it; several make a list.
@@ -37,26 +44,53 @@ type decoded struct {
 }
 
 // newRecord makes the record of a consumer or credential with the plan p. Those
-// that have one are not idle: their first form lies with them, as does the key
-// that they are found by.
-func newRecord(o *model.Object, p *plan.Plan, claims []claim) *record {
+// that have one are not idle: their first form lies with them.
+func newRecord(o *model.Object, p *plan.Plan) *record {
 	r := new(record)
-	if p != nil {
-		both := new(struct {
+	switch {
+	case p != nil:
+		all := new(struct {
 			record
+			more
 			form decoded
 		})
-		r = &both.record
-		r.room.Store(&both.form)
+		r, all.record.more = &all.record, &all.more
+		r.more.room.Store(&all.form)
+	case o.Fault != nil:
+		r.more = new(more)
 	}
-	r.id, r.created, r.raw, r.plan, r.fault = o.ID, o.Created, o.Raw, p, o.Fault
+	if r.more != nil {
+		r.more.plan, r.more.fault = p, o.Fault
+	}
+	r.id, r.raw, r.created = o.ID, unsafe.String(unsafe.SliceData(o.Raw), len(o.Raw)), o.Created
 	r.credential = o.Kind == model.KindCredential
-	if len(claims) == 1 {
-		c := &claims[0]
-		both := c.key + r.id
-		c.key, r.id = both[:len(c.key)], both[len(c.key):]
-	}
 	return r
+}
+
+// document is the stored text; it is never changed.
+func (r *record) document() []byte { return unsafe.Slice(unsafe.StringData(r.raw), len(r.raw)) }
+
+// within returns text as a part of the document if it stands there: it then takes
+// no memory of its own.
+func (r *record) within(text string) string {
+	if i := strings.Index(r.raw, text); i >= 0 {
+		return r.raw[i : i+len(text)]
+	}
+	return text
+}
+
+func (r *record) plan() *plan.Plan {
+	if r == nil || r.more == nil {
+		return nil
+	}
+	return r.more.plan
+}
+
+func (r *record) fault() error {
+	if r.more == nil {
+		return nil
+	}
+	return r.more.fault
 }
 
 // name is the consumer's.
@@ -115,23 +149,23 @@ func (s *Snapshot) consumer(r *record, plugin string) *plugin.Consumer {
 
 // decode makes and keeps r's form for the plugin.
 func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
-	m, err := apisix.Consumer(parent.id, parent.raw)
+	m, err := apisix.Consumer(parent.id, parent.document())
 	if err != nil {
 		return nil
 	}
-	if parent.broken && len(s.with.withoutAuth(confsOf("", m.Plugins))) > 0 {
+	if parent.broken && s.with.runs(m.Plugins) {
 		return nil // they would have to run and do not
 	}
 	d := r.form()
 	d.plugin, d.parent = plugin, parent
 	d.consumer.Name, d.consumer.GroupID, d.consumer.Labels = m.Username, m.GroupID, m.Labels
 	d.consumer.CustomID = m.Labels["custom_id"]
-	if parent.plan != nil {
-		d.consumer.Plan = parent.plan
+	if p := parent.plan(); p != nil {
+		d.consumer.Plan = p
 	}
 	plugins := m.Plugins
 	if r != parent {
-		c, err := apisix.Credential(r.id, r.raw)
+		c, err := apisix.Credential(r.id, r.document())
 		if err != nil {
 			return nil
 		}
@@ -158,8 +192,10 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 
 // form is empty memory for a form.
 func (r *record) form() *decoded {
-	if d := r.room.Swap(nil); d != nil {
-		return d
+	if r.more != nil {
+		if d := r.more.room.Swap(nil); d != nil {
+			return d
+		}
 	}
 	return new(decoded)
 }
@@ -172,32 +208,40 @@ type recordEntry struct {
 }
 
 func (e recordEntry) object() model.Object {
-	return model.Object{Key: model.Key{Kind: e.kind(), ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.raw}
+	return model.Object{
+		Key: model.Key{Kind: e.kind(), ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.document(), Fault: e.fault(),
+	}
 }
 
-func (n *next) putRecord(o model.Object) {
+// putRecord takes a consumer or credential; said is what has been read of it, nil:
+// nothing yet.
+func (n *next) putRecord(o model.Object, said *reading) {
 	records := n.records[o.Kind]
 	old, had := records.Get(o.ID)
-	if had && apisix.WithoutTimes(old.raw) == apisix.WithoutTimes(o.Raw) {
+	if had && old.created != o.Created {
+		n.remove(o.Key) // as in put
+		old, had = recordEntry{}, false
+	}
+	if had && apisix.WithoutTimes(old.document()) == apisix.WithoutTimes(o.Raw) {
 		if !old.broken {
 			n.clearFault(o.Key) // of a version in between
 		}
 		records.Set(o.ID, recordEntry{old.record, o.Modified})
 		return
 	}
-	if !had {
-		old = recordEntry{}
+	if said == nil {
+		now := n.readRecord(o.Kind, o.ID, o.Raw)
+		said = &now
 	}
-	n.replaceRecord(old, o, had && !old.broken)
+	n.replaceRecord(old, o, *said, had && !old.broken)
 }
 
-// replaceRecord gives a record its new form. If that cannot be read and keep says
+// replaceRecord gives a record its new form, of which said has been read. If that cannot be read and keep says
 // so, the old one stays.
-func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
+func (n *next) replaceRecord(old recordEntry, o model.Object, said reading, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
-	said := n.reading(o)
 	claims, err := said.claims, said.err
 	if o.Fault != nil {
 		err = o.Fault
@@ -214,7 +258,7 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 		}
 		claims = nil
 	}
-	r := newRecord(&o, p, claims)
+	r := newRecord(&o, p)
 	r.broken = err != nil
 	if had {
 		n.unclaim(old.record)
@@ -230,7 +274,7 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, keep bool) {
 // exposesConsumer is exposes for what a consumer carries. What authenticates it
 // is data and no guard.
 func (n *next) exposesConsumer(old *record, raw []byte) bool {
-	m, err := apisix.Consumer(old.id, old.raw)
+	m, err := apisix.Consumer(old.id, old.document())
 	if old.kind() != model.KindConsumer || err != nil {
 		return false
 	}
@@ -253,29 +297,36 @@ func (n *next) removeRecord(k model.Key) {
 // compileRecord compiles a consumer's plugins that run: those that do not
 // authenticate. nil: there are none.
 func (x *compiler) compileRecord(k model.Key, plugins model.Plugins) (*plan.Plan, error) {
-	if k.Kind != model.KindConsumer {
+	if k.Kind != model.KindConsumer || !x.runs(plugins) {
 		return nil, nil
 	}
-	confs := x.withoutAuth(confsOf("consumers/"+k.ID, plugins))
-	if len(confs) == 0 {
-		return nil, nil
+	return x.compilePlan(x.withoutAuth(confsOf("consumers/"+k.ID, plugins)))
+}
+
+// runs says that some of a consumer's plugins do more than authenticate.
+func (x *compiler) runs(plugins model.Plugins) bool {
+	for name := range plugins {
+		if !x.authenticates(name) {
+			return true
+		}
 	}
-	return x.compilePlan(confs)
+	return false
 }
 
 func (n *next) retireRecord(r *record) {
-	if r.plan != nil {
-		n.retire(r.plan.Release)
+	if p := r.plan(); p != nil {
+		n.retire(p.Release)
 	}
 }
 
 // recordReferences are those of a consumer's plan.
 func (n *next) recordReferences(r *record) func(func(model.Key) bool) {
 	return func(yield func(model.Key) bool) {
-		if r == nil || r.plan == nil {
+		p := r.plan()
+		if p == nil {
 			return
 		}
-		for _, s := range r.plan.Steps() {
+		for _, s := range p.Steps() {
 			if n.all[s.Plugin].MetadataSchema() != nil && !yield(model.Key{Kind: model.KindPluginMetadata, ID: s.Plugin}) {
 				return
 			}
@@ -297,7 +348,7 @@ func (n *next) recordAgain(old recordEntry) error {
 	if err != nil {
 		return err
 	}
-	r := newRecord(&o, p, claims)
+	r := newRecord(&o, p)
 	n.unclaim(old.record)
 	n.retireRecord(old.record)
 	for _, c := range claims {
@@ -341,7 +392,7 @@ func (n *next) claim(c claim, r *record) {
 	index := n.indexOf(c.plugin)
 	holder, taken := index.Get(c.key)
 	if !taken {
-		index.Set(c.key, r)
+		index.Set(r.within(c.key), r)
 		return
 	}
 	all, _ := n.disputed.Get(c.path())
@@ -352,7 +403,7 @@ func (n *next) claim(c claim, r *record) {
 }
 
 func (n *next) unclaim(r *record) {
-	claims := n.readRecord(r.kind(), r.id, r.raw).claims
+	claims := n.readRecord(r.kind(), r.id, r.document()).claims
 	for _, c := range claims {
 		all, disputed := n.disputed.Get(c.path())
 		if !disputed {
@@ -371,7 +422,7 @@ func (n *next) settle(c claim, all []*record) {
 	slices.SortFunc(all, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id, b.id))
 	})
-	n.indexOf(c.plugin).Set(c.key, all[0])
+	n.indexOf(c.plugin).Set(all[0].within(c.key), all[0])
 	if len(all) == 1 {
 		n.disputed.Del(c.path())
 		return

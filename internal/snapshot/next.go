@@ -38,8 +38,6 @@ type next struct {
 	streamTable    streamTableEdit
 	touchedStreams map[string]struct{} // stream routes to be compiled
 
-	readings map[model.Key]*reading // of what is put next
-
 	touched map[string]struct{} // routes to be compiled
 	rules   bool                // global rules have changed
 	chosen  bool                // other plugins are enabled than before
@@ -107,7 +105,8 @@ func (n *next) end(revision int64) *Snapshot {
 	return s
 }
 
-func (n *next) put(o model.Object) {
+// put takes an object; said is what has been read of one that is a record, or nil.
+func (n *next) put(o model.Object, said *reading) {
 	if created, had := n.createdAt(o.Key); had && created != o.Created {
 		// It was deleted in between: nothing of the old one lives on.
 		n.remove(o.Key)
@@ -128,7 +127,7 @@ func (n *next) put(o model.Object) {
 	case model.KindPluginMetadata:
 		n.putMetadata(o)
 	case model.KindConsumer, model.KindCredential:
-		n.putRecord(o)
+		n.putRecord(o, said)
 	case model.KindPlugins: // see putPlugins
 	case model.KindProduct:
 		n.putProduct(o)
@@ -219,7 +218,8 @@ func protoContent(d *storedDocument, there bool) (content string, ok bool) {
 	return doc.Content, err == nil
 }
 
-// createdAt is the create revision of the object as it is so far.
+// createdAt is the create revision of the object as it is so far; putRecord looks
+// at its own.
 func (n *next) createdAt(k model.Key) (created int64, had bool) {
 	switch k.Kind {
 	case model.KindRoute:
@@ -237,10 +237,6 @@ func (n *next) createdAt(k model.Key) (created int64, had bool) {
 	case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 		if e, ok := n.sets[k.Kind].Get(k.ID); ok {
 			return e.Created, true
-		}
-	case model.KindConsumer, model.KindCredential:
-		if e, ok := n.records[k.Kind].Get(k.ID); ok {
-			return e.created, true
 		}
 	case model.KindSSL:
 		if e, ok := n.ssls.Get(k.ID); ok {
@@ -293,7 +289,11 @@ func (n *next) fault(k model.Key, err error) {
 	n.config.Log.Error("configuration object does not run as stored", "object", k.String(), "err", err)
 }
 
-func (n *next) clearFault(k model.Key) { n.faults.Del(k.String()) }
+func (n *next) clearFault(k model.Key) {
+	if n.faults.Len() > 0 {
+		n.faults.Del(k.String())
+	}
+}
 
 // retire closes something once no request can use it any more.
 func (n *next) retire(close func()) { n.retired = append(n.retired, close) }

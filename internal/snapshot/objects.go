@@ -20,9 +20,7 @@ func (s *Snapshot) Objects(k model.Kind) iter.Seq[model.Object] {
 		case model.KindPluginConfig, model.KindConsumerGroup, model.KindGlobalRule:
 			each(s.sets[k].All(), func(e *setEntry) model.Object { return e.Object }, yield)
 		case model.KindConsumer, model.KindCredential:
-			each(s.records[k].All(), func(e recordEntry) model.Object {
-				return model.Object{Key: model.Key{Kind: k, ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.raw, Fault: e.fault}
-			}, yield)
+			each(s.records[k].All(), recordEntry.object, yield)
 		case model.KindProduct:
 			each(s.products.All(), func(e *productEntry) model.Object { return e.Object }, yield)
 		default:

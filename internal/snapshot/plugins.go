@@ -234,7 +234,7 @@ func (n *next) compileNaming(plugins []string) {
 		}
 	}
 	for id, e := range n.s.records[model.KindConsumer].All() {
-		if names(e.raw) {
+		if names(e.document()) {
 			n.chooseRecord(model.Key{Kind: model.KindConsumer, ID: id}, e)
 		}
 	}
@@ -290,7 +290,7 @@ func (n *next) chooseService(old *serviceEntry) {
 // that does not compile is nobody any more.
 func (n *next) chooseRecord(k model.Key, old recordEntry) {
 	before, broken := n.faults.Get(k.String())
-	n.replaceRecord(old, model.Object{Key: k, Created: old.created, Modified: old.modified, Raw: old.raw, Fault: old.fault}, false)
+	n.replaceRecord(old, old.object(), n.readRecord(k.Kind, k.ID, old.document()), false)
 	if broken && !old.broken && !n.broken(k) {
 		n.faults.Set(k.String(), before) // of a later document, which is not the running one
 	}

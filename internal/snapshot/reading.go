@@ -56,14 +56,11 @@ func (x *compiler) readRecord(kind model.Kind, id string, raw []byte) (r reading
 const ahead, few = 4096, 64
 
 // readAhead reads the consumers and credentials among objects that are about to be
-// put, on all processors: it is most of the work of a start.
-func (n *next) readAhead(objects []model.Object) {
-	clear(n.readings)
+// put, on all processors: it is most of the work of a start. It returns a reading
+// for each object; nil: it was not worth the while.
+func (n *next) readAhead(objects []model.Object) []reading {
 	if len(objects) < few {
-		return
-	}
-	if n.readings == nil {
-		n.readings = make(map[model.Key]*reading, len(objects))
+		return nil
 	}
 	found := make([]reading, len(objects))
 	workers := runtime.GOMAXPROCS(0)
@@ -78,18 +75,5 @@ func (n *next) readAhead(objects []model.Object) {
 		})
 	}
 	wg.Wait()
-	for i := range objects {
-		if k := objects[i].Key; k.Kind == model.KindConsumer || k.Kind == model.KindCredential {
-			n.readings[k] = &found[i]
-		}
-	}
-}
-
-// reading is what readAhead has read of o, or reads it now.
-func (n *next) reading(o model.Object) *reading {
-	if r, ok := n.readings[o.Key]; ok {
-		return r
-	}
-	r := n.readRecord(o.Kind, o.ID, o.Raw)
-	return &r
+	return found
 }

@@ -118,11 +118,16 @@ func (n *next) removeSet(k model.Key) {
 func (x *compiler) withoutAuth(confs []plan.Conf) []plan.Conf {
 	kept := confs[:0]
 	for _, c := range confs {
-		if spec, known := x.all[c.Plugin]; !known || spec.Type != "auth" {
+		if !x.authenticates(c.Plugin) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
+}
+
+func (x *compiler) authenticates(plugin string) bool {
+	spec, known := x.all[plugin]
+	return known && spec.Type == "auth"
 }
 
 // compileGlobal compiles the plugins of all global rules as one plan, if one of

@@ -66,7 +66,7 @@ func (s *Snapshot) documentsOf(kinds []model.Kind, f func(model.Key, []byte)) {
 				f(model.Key{Kind: k, ID: id}, e.Raw)
 			}
 			for id, e := range s.records[k].All() {
-				f(model.Key{Kind: k, ID: id}, e.raw)
+				f(model.Key{Kind: k, ID: id}, e.document())
 			}
 			for id, o := range s.documents[k].All() {
 				f(model.Key{Kind: k, ID: id}, o.Raw)

@@ -140,7 +140,7 @@ type consumerDoc struct {
 // run for every stored consumer at start, some microseconds each.
 func Consumer(username string, raw []byte) (*model.Consumer, error) {
 	var d consumerDoc
-	if err := unmarshal(raw, &d); err != nil {
+	if err := d.unmarshal(raw); err != nil {
 		return nil, err
 	}
 	return &model.Consumer{Username: username, Labels: d.Labels, GroupID: string(d.GroupID), Plugins: model.Plugins(d.Plugins)}, nil
@@ -154,7 +154,7 @@ func Credential(id string, raw []byte) (*model.Credential, error) {
 		return nil, fmt.Errorf("credential id %q does not name a consumer", id)
 	}
 	var d consumerDoc
-	if err := unmarshal(raw, &d); err != nil {
+	if err := d.unmarshal(raw); err != nil {
 		return nil, err
 	}
 	return &model.Credential{ID: own, Consumer: consumer, Name: d.Name, Labels: d.Labels, Plugins: model.Plugins(d.Plugins)}, nil
@@ -163,7 +163,7 @@ func Credential(id string, raw []byte) (*model.Credential, error) {
 // PluginSet decodes a consumer group, plugin config or global rule.
 func PluginSet(id string, raw []byte) (*model.PluginSet, error) {
 	var d consumerDoc
-	if err := unmarshal(raw, &d); err != nil {
+	if err := d.unmarshal(raw); err != nil {
 		return nil, err
 	}
 	return &model.PluginSet{ID: id, Name: d.Name, Labels: d.Labels, Plugins: model.Plugins(d.Plugins)}, nil

@@ -166,6 +166,41 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// FuzzConsumerDoc: a document that is read in one pass says what the library's decoder
+// reads.
+func FuzzConsumerDoc(f *testing.F) {
+	for _, seed := range []string{
+		`{"username":"jack","plugins":{"key-auth":{"key":"k"},"limit-count":{"count":1}},"create_time":1700000000,"update_time":1}`,
+		`{"username":"jack","labels":{"a":"b"},"group_id":"g","desc":"d","plugins":{}}`, `{"name":"c1","id":"c1","plugins":null}`,
+		`{"group_id":7,"labels":{"a":1}}`, `{"Username":"x","plugins":[]}`, `{"username":"a","username":"b"}`, `{"plugins":{"a":1},"plugins":{"b":2}}`,
+		`{"username":null,"labels":null}`, `{"plugins":{"key-auth":null}}`, `{"name":"\u0061"}`, ` { "labels" : { } } `, `[]`, `{}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var got, want consumerDoc
+		if !got.plain(raw) {
+			return
+		}
+		if err := unmarshal(raw, &want); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, want %+v, %v", raw, got, want, err)
+		}
+	})
+}
+
+// TestPlainConsumers: what this gateway and APISIX store is read in one pass.
+func TestPlainConsumers(t *testing.T) {
+	for _, raw := range []string{
+		`{"username":"jack","plugins":{"key-auth":{"key":"k"}},"create_time":1700000000,"update_time":1700000000}`,
+		`{"update_time":1700000000,"labels":{"team":"a"},"group_id":"g","desc":"of jack","username":"jack","create_time":1700000000}`,
+		`{"id":"c1","name":"c1","plugins":{"key-auth":{"key":"k"}}}`,
+	} {
+		if !new(consumerDoc).plain([]byte(raw)) {
+			t.Errorf("%s is not read in one pass", raw)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 func BenchmarkConsumer(b *testing.B) {

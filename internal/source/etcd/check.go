@@ -279,7 +279,7 @@ func (c *checker) heal(ctx context.Context, path string, v *view, d *model.Delta
 		return false
 	}
 	if len(res.Kvs) == 0 {
-		delete(v.objects, path)
+		v.del(path)
 		d.Del = append(d.Del, key)
 		return true
 	}

@@ -67,12 +67,12 @@ func (s *Store) List(ctx context.Context, dir string) ([]KV, int64, error) {
 	var list []KV
 	var rev int64
 	err := s.do(ctx, "list", dir, func(_ context.Context, c *clientv3.Client) (err error) {
-		list = list[:0]
-		rev, _, err = s.pages(ctx, c, s.path(strings.TrimRight(dir, "/")+"/"), func(kv *mvccpb.KeyValue) {
+		begin := func(keys int64) { list = make([]KV, 0, keys) }
+		rev, _, err = s.pages(ctx, c, s.path(strings.TrimRight(dir, "/")+"/"), begin, func(kv *mvccpb.KeyValue) {
 			if string(kv.Value) != initDir {
 				list = append(list, newKV(kv))
 			}
-		}, func() { list = list[:0] })
+		})
 		return err
 	})
 	if err != nil {

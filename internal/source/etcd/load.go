@@ -14,24 +14,23 @@ import (
 
 // pages calls each for everything below dir, in byte order and as of one
 // revision, which it returns with the identity of the cluster. The reads are
-// small, because a range as a whole may exceed what gRPC carries. If the
-// revision is compacted on the way, restart is called and the reading begins
-// anew.
+// small, because a range as a whole may exceed what gRPC carries. Before the
+// first, begin is told how many keys there are; it is called again if the
+// revision is compacted on the way, because the reading then begins anew.
 func (s *Store) pages(ctx context.Context, c *clientv3.Client, dir string,
-	each func(*mvccpb.KeyValue), restart func()) (rev int64, cluster uint64, err error) {
+	begin func(keys int64), each func(*mvccpb.KeyValue)) (rev int64, cluster uint64, err error) {
 	const restarts = 5
 	for try := 0; ; try++ {
-		rev, cluster, err = s.pagesOnce(ctx, c, dir, each)
+		rev, cluster, err = s.pagesOnce(ctx, c, dir, begin, each)
 		if !errors.Is(err, rpctypes.ErrCompacted) || try == restarts {
 			return rev, cluster, err
 		}
-		restart()
 	}
 }
 
 // pagesOnce reads a page while each is called for the one before.
 func (s *Store) pagesOnce(ctx context.Context, c *clientv3.Client, dir string,
-	each func(*mvccpb.KeyValue)) (rev int64, cluster uint64, err error) {
+	begin func(keys int64), each func(*mvccpb.KeyValue)) (rev int64, cluster uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	read := make(chan *clientv3.GetResponse, 1)
 	ended := make(chan error, 1)
@@ -47,6 +46,7 @@ func (s *Store) pagesOnce(ctx context.Context, c *clientv3.Client, dir string,
 	for res := range read {
 		if rev == 0 {
 			rev, cluster = res.Header.Revision, res.Header.ClusterId
+			begin(res.Count)
 		}
 		for _, kv := range res.Kvs {
 			each(kv)
@@ -90,9 +90,15 @@ func (s *Store) page(ctx context.Context, c *clientv3.Client, from, end string, 
 // read reads the whole state into a new view and returns it with what must be
 // delivered to get there from old.
 func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view, model.Delta, error) {
-	next := newView()
+	var next *view
 	var delta model.Delta
-	seen := 0
+	var seen int
+	begin := func(keys int64) {
+		next, delta, seen = newView(), model.Delta{}, 0
+		if len(old.objects) == 0 {
+			delta.Put = make([]model.Object, 0, keys)
+		}
+	}
 	each := func(kv *mvccpb.KeyValue) {
 		ch, ok := s.change(mvccpb.Event_PUT, kv)
 		if !ok || ch.del {
@@ -106,10 +112,7 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 			s.cfg.Loading(seen)
 		}
 	}
-	restart := func() {
-		next, delta, seen = newView(), model.Delta{}, 0
-	}
-	rev, cluster, err := s.pages(ctx, c, s.cfg.Prefix+"/", each, restart)
+	rev, cluster, err := s.pages(ctx, c, s.cfg.Prefix+"/", begin, each)
 	if err != nil {
 		return nil, model.Delta{}, s.fail("read", s.cfg.Prefix+"/", err)
 	}
@@ -131,7 +134,7 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 func (s *Store) verify(ctx context.Context, c *clientv3.Client, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	key := s.cfg.Prefix + "/" + v.anchor
+	key := s.cfg.Prefix + "/" + v.anchor.path
 	res, err := c.Get(ctx, key, clientv3.WithRev(v.rev))
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
@@ -145,7 +148,7 @@ func (s *Store) verify(ctx context.Context, c *clientv3.Client, v *view) error {
 	if res.Header.ClusterId != v.cluster || res.Header.Revision < v.rev {
 		return errRestored
 	}
-	mark, anchored := v.objects[v.anchor]
+	mark, anchored := v.objects[v.anchor.path]
 	if !anchored {
 		return nil
 	}

@@ -35,17 +35,14 @@ func (s *Store) change(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) (change
 
 // A mark tells versions of an object apart. A revision alone does not: a store
 // that is restored from a backup uses its numbers twice.
-type mark struct {
-	modified int64
-	sum      uint64 // of the content and the creating revision
-}
+type mark uint64
 
-// seed makes the sums comparable within the process; it is never changed.
+// seed makes the marks comparable within the process; it is never changed.
 var seed = maphash.MakeSeed()
 
 func newMark(o model.Object) mark {
-	sum := maphash.Bytes(seed, o.Raw) ^ uint64(o.Created)*0x9E3779B97F4A7C15
-	return mark{modified: o.Modified, sum: sum}
+	const odd, other = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+	return mark(maphash.Bytes(seed, o.Raw) ^ uint64(o.Created)*odd ^ uint64(o.Modified)*other)
 }
 
 // A view is what the receiver of the steps has.
@@ -53,9 +50,15 @@ type view struct {
 	objects map[string]mark // by path
 	rev     int64
 	cluster uint64
-	anchor  string // path of the object modified last, "" if that is gone
+	anchor  anchor // the object modified last
 	stale   string // reason to read the whole store, or ""
 	watched bool   // the last session got as far as a watch
+}
+
+// An anchor is an object at a revision; the zero anchor is none.
+type anchor struct {
+	path     string
+	modified int64
 }
 
 func newView() *view { return &view{objects: map[string]mark{}} }
@@ -63,10 +66,17 @@ func newView() *view { return &view{objects: map[string]mark{}} }
 func (v *view) set(ch change) mark {
 	m := newMark(ch.object)
 	v.objects[ch.path] = m
-	if a, ok := v.objects[v.anchor]; !ok || a.modified <= m.modified {
-		v.anchor = ch.path
+	if v.anchor.modified <= ch.object.Modified {
+		v.anchor = anchor{ch.path, ch.object.Modified}
 	}
 	return m
+}
+
+func (v *view) del(path string) {
+	delete(v.objects, path)
+	if v.anchor.path == path {
+		v.anchor = anchor{}
+	}
 }
 
 // step takes the changes into the view and returns what of them is news to the
@@ -81,7 +91,7 @@ func (v *view) step(changes []change, rev int64) model.Delta {
 				d.Put = append(d.Put, ch.object)
 			}
 		case had:
-			delete(v.objects, ch.path)
+			v.del(ch.path)
 			d.Del = append(d.Del, ch.object.Key)
 		}
 	}
