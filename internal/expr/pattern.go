@@ -22,6 +22,7 @@ type Pattern struct {
 	linear    *regexp.Regexp
 	strict    *regexp.Regexp // linear with "$" as the very end alone; nil: no "$"
 	backtrack *regexp2.Regexp
+	every     *Pattern // finds all matches in place of linear; nil: linear does
 }
 
 // patternTime bounds a match that needs backtracking. It is enforced within a
@@ -35,17 +36,24 @@ func CompilePattern(pattern string, fold bool) (*Pattern, error) {
 	if linear, strict := compileLinear(pattern, fold); linear != nil {
 		return &Pattern{linear: linear, strict: strict}, nil
 	}
+	re, err := compileBacktracking(pattern, fold)
+	if err != nil {
+		return nil, patternError(pattern, err)
+	}
+	return &Pattern{backtrack: re}, nil
+}
+
+func compileBacktracking(pattern string, fold bool) (*regexp2.Regexp, error) {
 	options := regexp2.RegexOptions(regexp2.RE2)
 	if fold {
 		options |= regexp2.IgnoreCase
 	}
 	t := translator{in: pattern, backtrack: true}
 	re, err := regexp2.Compile(t.translate(), options)
-	if err != nil {
-		return nil, patternError(pattern, err)
+	if err == nil {
+		re.MatchTimeout = patternTime
 	}
-	re.MatchTimeout = patternTime
-	return &Pattern{backtrack: re}, nil
+	return re, err
 }
 
 // patternError says what is wrong with a pattern, in the words of PCRE as

@@ -3,6 +3,8 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/dlclark/regexp2"
@@ -28,7 +30,36 @@ func CompileOptions(pattern, options string) (*Pattern, error) {
 	if inline != "" {
 		pattern = "(?" + inline + ")" + pattern
 	}
-	return CompilePattern(pattern, fold)
+	p, err := CompilePattern(pattern, fold)
+	if err == nil && p.linear != nil && matchesNothing(p.linear.String()) {
+		if re, err := compileBacktracking(pattern, fold); err == nil {
+			p.every = &Pattern{backtrack: re}
+		}
+	}
+	return p, err
+}
+
+// matchesNothing says that a pattern of package regexp can match no bytes at all.
+// Such a match right behind another is one in PCRE, but not for that package.
+func matchesNothing(pattern string) bool {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	return err == nil && canBeEmpty(tree)
+}
+
+func canBeEmpty(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpNoMatch, syntax.OpLiteral, syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return false
+	case syntax.OpCapture, syntax.OpPlus:
+		return canBeEmpty(re.Sub[0])
+	case syntax.OpRepeat:
+		return re.Min == 0 || canBeEmpty(re.Sub[0])
+	case syntax.OpConcat:
+		return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !canBeEmpty(sub) })
+	case syntax.OpAlternate:
+		return slices.ContainsFunc(re.Sub, canBeEmpty)
+	}
+	return true
 }
 
 // A Match is where a pattern matched: the start and the end in bytes of the whole
@@ -61,6 +92,9 @@ func (p *Pattern) Find(s string) (Match, error) {
 
 // find returns up to n matches; below 0, all.
 func (p *Pattern) find(s string, n int) ([]Match, error) {
+	if p.every != nil && n != 1 {
+		return p.every.find(s, n)
+	}
 	subject := s
 	if !isASCII(s) {
 		subject = string(encode(nil, s))

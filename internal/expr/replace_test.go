@@ -30,7 +30,10 @@ func TestReplace(t *testing.T) {
 		{``, "", "-", "ab", "-ab", "-a-b-"},
 		{`\w\S+$`, "", "*", "hello world\n", "hello *\n", "hello *\n"},
 		{`(o|d$)`, "", "<$1>", "world\n", "w<o>rld\n", "w<o>rl<d>\n"},
-		{`[\s\S]*$`, "", "*", "ab\n", "*", "*"},
+		// Nothing, right behind a match, is a match (lua-resty-core, re_sub_str_helper).
+		{`[\s\S]*$`, "", "*", "ab\n", "*", "**"},
+		{`a*`, "", "x", "baac", "xbaac", "xbxxcx"},
+		{`(\b|c)`, "", "-", "a cb", "-a cb", "-a- -cb-"},
 		{`b\n$`, "", "*", "ab\n", "a*", "a*"},
 		{`é$`, "", "*", "aé\n", "a*\n", "a*\n"},
 	} {

@@ -14,7 +14,7 @@ var names = Names{"weir/internal/plugins/keyauth": "key-auth", "weir/internal/pl
 
 // made is a profile of CPU with the given samples: a route, milliseconds, and the
 // stack, outermost first.
-func made(t *testing.T, samples ...[]any) *bytes.Buffer {
+func made(t testing.TB, samples ...[]any) *bytes.Buffer {
 	t.Helper()
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}}
 	known := map[string]*profile.Location{}
@@ -212,4 +212,25 @@ func TestTable(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}
 	}
+}
+
+// FuzzRead: a profile that can be read is told without a panic, and no share is
+// larger than the whole.
+func FuzzRead(f *testing.F) {
+	f.Add(made(f, []any{"a", 10, handle, rewrite, keyAuth}, []any{"", 40, handle, read, syscall6}).Bytes(), "cpu")
+	f.Add([]byte("goroutine profile: total 1\n"), "block")
+	f.Fuzz(func(t *testing.T, b []byte, kind string) {
+		a, err := Read(bytes.NewReader(b), kind, names)
+		if err != nil {
+			return
+		}
+		for _, p := range a.Plugins {
+			if a.Total >= 0 && (p.Total > a.Total || p.Self > p.Total) {
+				t.Errorf("%+v of %d", p.Share, a.Total)
+			}
+		}
+		if a.Kernel > a.Total || a.Collector > a.Total || a.Scheduler > a.Total {
+			t.Errorf("%d, %d, %d of %d", a.Kernel, a.Collector, a.Scheduler, a.Total)
+		}
+	})
 }

@@ -416,3 +416,22 @@ func TestManyServices(t *testing.T) {
 		t.Errorf("%d queries were held", most)
 	}
 }
+
+// FuzzAnswer: every address once, each with a port.
+func FuzzAnswer(f *testing.F) {
+	f.Add(`[{"Node":{"Address":"1.1.1.1"},"Service":{"Port":80}},{"Service":null}]`, "port_sort")
+	f.Add(`[{"Node":{"Address":"::1"},"Service":{"Address":"a","Port":-1}},{"Service":{}}]`, "combine_sort")
+	b := &catalog{Agent: &Agent{env: discovery.Env{}.Filled()}, config: Config{}}
+	f.Fuzz(func(t *testing.T, answer, sort string) {
+		b.config.SortType = sort
+		nodes, err := b.nodes(json.RawMessage(answer), "a")
+		seen := map[string]bool{}
+		for _, n := range nodes {
+			at := fmt.Sprintf("%q:%d", n.Host, n.Port)
+			if err != nil || seen[at] || n.Port == 0 {
+				t.Errorf("%s: %v, %v", answer, nodes, err)
+			}
+			seen[at] = true
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -393,6 +394,68 @@ func FuzzObject(f *testing.F) {
 			} else {
 				seen[at] = true
 			}
+		}
+	})
+}
+
+// handed is a Backend that gives its feed to the test.
+type handed chan *discovery.Feed
+
+func (h handed) Target(*model.Upstream) (discovery.Target, error) {
+	return discovery.Target{Key: "a", Follow: func(ctx context.Context, f *discovery.Feed) {
+		h <- f
+		<-ctx.Done()
+	}}, nil
+}
+
+func (handed) Close() {}
+
+// FuzzWatch: after any events, what upstreams see is what the objects that are
+// left have, each node once.
+func FuzzWatch(f *testing.F) {
+	line := func(kind, name, rest string) string {
+		return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":"7"}%s}}`, kind, name, rest)
+	}
+	f.Add(line("ADDED", "a", endpoints("10.0.0.1")) + line("MODIFIED", "a", endpoints("10.0.0.2")) + line("DELETED", "a", ""))
+	f.Add(line("ADDED", "a", slice("10.0.0.1", "::1")) + line("ADDED", "b", slice("10.0.0.1")) + line("BOOKMARK", "", "") + `{"type":"ERROR","object":{"code":410}}`)
+	f.Add(line("ADDED", "a", endpoints("", "a b", "c/d")) + `{"type":"ADDED","object":null}`)
+	h := make(handed)
+	r := discovery.New(discovery.Config{Backend: h})
+	r.Start()
+	defer r.Close()
+	use := discoverytest.Use(f, r, "a", "")
+	feed := <-h
+	f.Fuzz(func(t *testing.T, events string) {
+		feed.Set(nil)
+		w := &follower{cluster: &cluster{config: &Config{DefaultWeight: 1}}, service: service{port: "http"}, feed: feed, nodes: map[string][]discovery.Node{}}
+		left := map[string]*object{}
+		for d := json.NewDecoder(strings.NewReader(events)); ; {
+			var e event
+			if d.Decode(&e) != nil || w.take(&e) != nil {
+				break
+			}
+			o := new(object)
+			if err := json.Unmarshal(e.Object, o); err != nil || o.Metadata.ResourceVersion != w.version {
+				t.Fatalf("%s was taken: %v", e.Object, err)
+			}
+			switch e.Type {
+			case "ADDED", "MODIFIED":
+				left[o.Metadata.Name] = o
+			case "DELETED":
+				delete(left, o.Metadata.Name)
+			}
+		}
+		want := map[string]bool{}
+		for _, o := range left {
+			for _, n := range o.nodes("http", 1) {
+				if n.Host != "" && n.Port >= 0 && n.Port < 1<<16 && !strings.ContainsAny(n.Host, " /\r\n\t") {
+					want[fmt.Sprintf("%s:%d", n.Host, n.Port)] = true
+				}
+			}
+		}
+		got := use.Known(time.Time{}).Nodes
+		if len(got) != len(want) {
+			t.Errorf("%s: %v, want %v", events, got, want)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -296,4 +297,32 @@ func TestDifferential(t *testing.T) {
 		name := fmt.Sprintf("s%d", i)
 		discoverytest.Await(t, discoverytest.Use(t, r, name, ""), want[name]...)
 	}
+}
+
+// FuzzAnswer: an instance that takes part has a weight above 0 exactly if Nacos
+// gave it one, and never more than the most.
+func FuzzAnswer(f *testing.F) {
+	f.Add(`{"hosts":[{"ip":"1.1.1.1","port":80,"weight":0.5},{"ip":"1.1.1.2","port":80}]}`, false)
+	f.Add(`{"hosts":[{"ip":"1.1.1.1","port":80,"weight":1e300,"enabled":false,"metadata":{"gRPC_port":"50051"}}]}`, true)
+	f.Add(`{"hosts":[{"ip":"1.1.1.1","weight":-1,"healthy":null,"metadata":{"gRPC_port":{}}}]}`, true)
+	b := newNaming(Config{Host: []string{"http://h"}, Weight: 100}, discovery.Env{})
+	defer b.Close()
+	f.Fuzz(func(t *testing.T, text string, grpc bool) {
+		var answer struct {
+			Hosts []instance `json:"hosts"`
+		}
+		if json.Unmarshal([]byte(text), &answer) != nil {
+			return
+		}
+		in := slices.DeleteFunc(slices.Clone(answer.Hosts), func(i instance) bool { return !i.in() })
+		nodes := b.nodes(answer.Hosts, grpc)
+		if len(nodes) != len(in) {
+			t.Fatalf("%s: %d nodes of %d instances", text, len(nodes), len(in))
+		}
+		for i, n := range nodes {
+			if n.Weight > maxWeight || in[i].Weight != nil && (*in[i].Weight > 0) != (n.Weight > 0) {
+				t.Errorf("%s: weight %d", text, n.Weight)
+			}
+		}
+	})
 }

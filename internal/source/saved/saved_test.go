@@ -2,6 +2,7 @@ package saved
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -111,4 +112,65 @@ func TestParts(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// FuzzLoad: what is read is what is read again after it was written anew.
+func FuzzLoad(f *testing.F) {
+	f.Add(`{"t":"2026-01-02T03:04:05Z","revision":7,"put":[{"key":{"kind":"routes","id":"a"},"raw":{"a":1}}]}` + "\n" + `{"revision":8,"del":[{"kind":"routes","id":"a"}]}` + "\n")
+	c := New(filepath.Join(f.TempDir(), "seed"))
+	if err := c.Begin(model.Delta{Revision: 3, Put: []model.Object{object("a", 1, `{"a":"b"}`), object("b", 2, `{}`)}}); err != nil {
+		f.Fatal(err)
+	}
+	if err := c.Close(4); err != nil {
+		f.Fatal(err)
+	}
+	seed, err := os.ReadFile(c.path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(seed))
+	f.Add(string(seed[:len(seed)-9]))
+	byKey := func(d model.Delta) map[model.Key]model.Object {
+		m := map[model.Key]model.Object{}
+		for _, o := range d.Put {
+			m[o.Key] = o
+		}
+		return m
+	}
+	path := filepath.Join(f.TempDir(), "copy")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := New(path)
+		first, _, err := c.Load()
+		if err != nil {
+			return
+		}
+		if err := c.Begin(first); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if err := c.Close(first.Revision); err != nil {
+			t.Fatal(err)
+		}
+		second, _, err := New(path).Load()
+		same := maps.EqualFunc(byKey(first), byKey(second), func(a, b model.Object) bool {
+			return a.Key == b.Key && a.Created == b.Created && a.Modified == b.Modified && sameJSON(a.Raw, b.Raw)
+		})
+		if err != nil || second.Revision != first.Revision || !same {
+			t.Errorf("%q: %+v, then %+v, %v", text, first, second, err)
+		}
+	})
+}
+
+// sameJSON compares documents but for how they are written.
+func sameJSON(a, b []byte) bool {
+	compact := func(raw []byte) string {
+		text, err := json.Marshal(json.RawMessage(raw))
+		if err != nil {
+			return string(raw)
+		}
+		return string(text)
+	}
+	return compact(a) == compact(b)
 }
