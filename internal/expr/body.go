@@ -98,13 +98,13 @@ func ParseForm(body []byte) *document.Value {
 		var pair string
 		pair, rest, _ = strings.Cut(rest, "&")
 		k, v, assigned := strings.Cut(pair, "=")
-		name := unescape(k)
+		name := Unescape(k)
 		if name == "" {
 			continue
 		}
 		item := &document.Value{Kind: document.Bool, Text: "true"}
 		if assigned {
-			item = document.NewString(unescape(v))
+			item = document.NewString(Unescape(v))
 		}
 		at, have := places[name]
 		if !have {
@@ -121,7 +121,9 @@ func ParseForm(body []byte) *document.Value {
 	return form
 }
 
-func unescape(s string) string {
+// Unescape decodes %XX and "+", as in arguments; what is not a valid escape stays as
+// it is.
+func Unescape(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
 	}

@@ -137,7 +137,7 @@ func argument(c *plugin.Ctx, name string, buf *[]byte) value {
 	return value{}
 }
 
-// decodesTo is unescape(s) == want.
+// decodesTo is Unescape(s) == want.
 func decodesTo(s, want string) bool {
 	if !strings.ContainsAny(s, "%+") {
 		return s == want

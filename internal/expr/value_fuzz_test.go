@@ -41,8 +41,8 @@ func FuzzArgument(f *testing.F) {
 		}
 		for pair := range strings.SplitSeq(query, "&") {
 			k, _, _ := strings.Cut(pair, "=")
-			if decodesTo(k, name) != (unescape(k) == name) {
-				t.Errorf("%q is %q: %v", k, name, !(unescape(k) == name))
+			if decodesTo(k, name) != (Unescape(k) == name) {
+				t.Errorf("%q is %q: %v", k, name, !(Unescape(k) == name))
 			}
 		}
 		c := ctx("GET", "/?"+query, "")

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/wire"
@@ -247,8 +248,8 @@ func firstArgument(form, name string) (value string, ok bool) {
 	for form != "" {
 		var pair string
 		pair, form, _ = strings.Cut(form, "&")
-		if key, v, has := strings.Cut(pair, "="); has && unescape(key) == name {
-			return unescape(v), true
+		if key, v, has := strings.Cut(pair, "="); has && expr.Unescape(key) == name {
+			return expr.Unescape(v), true
 		}
 	}
 	return "", false

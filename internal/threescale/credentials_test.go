@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
@@ -22,8 +23,8 @@ func wanted(version, location, query, form string, header map[string]string) (us
 		}
 		for _, pair := range strings.Split(form, "&") {
 			k, v, has := strings.Cut(pair, "=")
-			if has && unescape(k) == name {
-				v = unescape(v)
+			if has && expr.Unescape(k) == name {
+				v = expr.Unescape(v)
 				return &v
 			}
 		}

@@ -1,6 +1,10 @@
 package threescale
 
-import "strings"
+import (
+	"strings"
+
+	"weir/internal/expr"
+)
 
 // A Query is a query string taken apart, to be changed; what is sent afterwards is
 // written anew, in the same order (lua-nginx-module: ngx.req.get_uri_args and
@@ -113,7 +117,7 @@ func EachArgument(query string, f func(name, value string, bare bool)) {
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, valued := strings.Cut(pair, "=")
 		if name != "" {
-			f(unescape(name), unescape(value), !valued)
+			f(expr.Unescape(name), expr.Unescape(value), !valued)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 package threescale
 
 import (
-	"net/url"
 	"strings"
 
+	"weir/internal/expr"
 	"weir/internal/wire"
 )
 
@@ -30,22 +30,11 @@ func LastArgument(query, name string) (value string, found bool) {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		key, v, _ := strings.Cut(pair, "=")
-		if unescape(key) == name && pair != "" {
+		if expr.Unescape(key) == name && pair != "" {
 			value, found = v, true
 		}
 	}
-	return unescape(value), found
-}
-
-// unescape decodes percent-encoding and "+"; what is malformed stays.
-func unescape(s string) string {
-	if !strings.ContainsAny(s, "%+") {
-		return s
-	}
-	if decoded, err := url.QueryUnescape(s); err == nil {
-		return decoded
-	}
-	return s
+	return expr.Unescape(value), found
 }
 
 // EscapePath encodes what nginx encodes in a path (ngx.escape_uri).

@@ -49,7 +49,7 @@ message Reply { string message = 1; Request was = 2; repeated Size sizes = 3; in
 message Detail { string why = 1; }
 `
 
-func message(t *testing.T, name string) protoreflect.MessageDescriptor {
+func message(t testing.TB, name string) protoreflect.MessageDescriptor {
 	t.Helper()
 	files, err := protofile.Compile(shop)
 	if err != nil {

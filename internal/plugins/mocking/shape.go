@@ -101,6 +101,9 @@ func (s *shape) appendJSON(dst []byte, rand func() float64) []byte {
 		}
 		return append(dst, '}')
 	case "array":
+		if !s.items.there() {
+			return append(dst, "{}"...) // as APISIX prints an empty table
+		}
 		dst = append(dst, '[')
 		for i := range below(3, rand) + 1 {
 			if i > 0 {

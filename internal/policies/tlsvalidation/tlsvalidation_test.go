@@ -45,7 +45,7 @@ var serial atomic.Int64
 
 // issue makes a certificate that by signs, itself if nil, valid from an hour before
 // to ten hours after begin.
-func issue(t *testing.T, by *identity, edit func(*x509.Certificate)) *identity {
+func issue(t testing.TB, by *identity, edit func(*x509.Certificate)) *identity {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -219,7 +219,7 @@ func TestMissing(t *testing.T) {
 }
 
 // revoking makes a list of an issuer's.
-func revoking(t *testing.T, by *identity, edit func(*x509.RevocationList), revoked ...*identity) string {
+func revoking(t testing.TB, by *identity, edit func(*x509.RevocationList), revoked ...*identity) string {
 	t.Helper()
 	l := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: begin.Add(-time.Minute), NextUpdate: begin.Add(time.Hour)}
 	for _, i := range revoked {
