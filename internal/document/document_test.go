@@ -156,7 +156,7 @@ func TestEdit(t *testing.T) {
 
 // FuzzParse compares with encoding/json, and what is written with what was read.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{`{"a":[1,2.5e3,"x\u00e9",true,null],"a":{}}`, `"\ud83d\ude00"`, `[[[]]]`, `-1`, `{"a":1`} {
+	for _, s := range []string{`{"a":[1,2.5e3,"x\u00e9",true,null],"a":{}}`, `"\ud83d\ude00"`, `[[[]]]`, `-1`, `{"a":1`, "\"\x12\\\"\n\""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -165,6 +165,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		text := v.Append(nil)
+		raw = withoutControls(raw)
 		if !json.Valid(raw) || !json.Valid(text) {
 			t.Fatalf("%q was taken, printed as %q", raw, text)
 		}
@@ -180,6 +181,25 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q became %q", raw, text)
 		}
 	})
+}
+
+// withoutControls escapes control characters inside of strings, which lua-cjson takes
+// as they are and encoding/json does not.
+func withoutControls(raw []byte) []byte {
+	var out []byte
+	inside, escaped := false, false
+	for _, c := range raw {
+		if inside && c < ' ' {
+			out = fmt.Appendf(out, `\u%04x`, c)
+		} else {
+			out = append(out, c)
+		}
+		if c == '"' && !escaped {
+			inside = !inside
+		}
+		escaped = inside && c == '\\' && !escaped
+	}
+	return out
 }
 
 // FuzzPatch holds that a patch by its own result changes nothing more, and that

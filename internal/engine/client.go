@@ -51,18 +51,18 @@ func (r *RealIP) client(h *wire.Header) (who netip.AddrPort, ok bool) {
 		if !found {
 			return who, false
 		}
-		return r.last(value)
+		who, ok, _ = r.last(value)
+		return who, ok
 	}
 	for i := len(fields) - 1; i >= 0; i-- {
 		if fields[i].Known.Name() != wire.KnownXForwardedFor || fields[i].Known&wire.Alias != 0 {
 			continue
 		}
-		next, found := r.last(fields[i].Value)
-		if !found {
-			break
+		next, found, further := r.last(fields[i].Value)
+		if found {
+			who, ok = next, true
 		}
-		who, ok = next, true
-		if !r.Recursive || !r.From(who.Addr()) {
+		if !further {
 			break
 		}
 	}
@@ -70,20 +70,21 @@ func (r *RealIP) client(h *wire.Header) (who netip.AddrPort, ok bool) {
 }
 
 // last is the last address of a list, or the last that is not itself trusted.
-func (r *RealIP) last(list string) (who netip.AddrPort, ok bool) {
+// further: the list could be read to its beginning, and all of it is trusted.
+func (r *RealIP) last(list string) (who netip.AddrPort, ok, further bool) {
 	for more := true; more; {
 		var item string
 		list, item, more = cutLast(list)
 		next, valid := plugin.ParseClient(strings.Trim(item, " \t"))
 		if !valid {
-			break
+			return who, ok, false
 		}
 		who, ok = next, true
 		if !r.Recursive || !r.From(who.Addr()) {
-			break
+			return who, ok, false
 		}
 	}
-	return who, ok
+	return who, ok, true
 }
 
 func cutLast(list string) (before, last string, more bool) {

@@ -30,6 +30,9 @@ func FuzzResolve(f *testing.F) {
 			}
 			return
 		}
+		if !json.Valid([]byte(raw)) {
+			return // control characters in strings, which lua-cjson takes
+		}
 		before, after := plain(t, []byte(raw)), plain(t, got)
 		if want := walk(env, before); !reflect.DeepEqual(after, want) {
 			t.Errorf("%q became %q, want %v", raw, got, want)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,15 +155,35 @@ func TestWithoutTimes(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"uri":"/a","remote_addr":"::1","priority":1e3,"upstream":{"nodes":{"[::1]:80":1}}}`))
 	f.Add([]byte(`{"nodes":[{"host":"a","weight":1}],"retries":null,"keepalive_pool":{}}`))
+	f.Add([]byte(`{"uris":["/a","/b"],"Plugins":{"key-auth":{}},"plugins":{"a":{}},"PLUGINS":null}`))
+	f.Add([]byte(`{"sni":"a","snis":[],"cert":"c","key":"k","certs":["c"],"keys":["k"],"client":{"ca":"x","depth":"1"},"server_addr":"1","remote_addr":"::/0"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, err := range []error{
 			second(Route("r", raw)), second(Service("s", raw)), second(Upstream("u", raw)), second(Consumer("c", raw)), second(PluginSet("p", raw)),
+			second(Credential("k", raw)), second(SSL("l", raw)), second(StreamRoute("t", raw)), second(InlineUpstream(raw)),
 		} {
 			if err != nil && err.Error() == "" {
 				t.Error("an error without text")
 			}
 		}
 		WithoutTimes(raw)
+		outline, names := RouteOutline("r", raw), map[string]bool{}
+		list, ok := NamedPlugins(raw)
+		for _, name := range list {
+			names[name] = true
+		}
+		r, err := Route("r", raw)
+		if err != nil {
+			return
+		}
+		if outline == nil || !slices.Equal(outline.Paths, r.Paths) {
+			t.Errorf("%s is a route, and outlined %+v", raw, outline)
+		}
+		for name := range r.Plugins {
+			if ok && !names[name] {
+				t.Errorf("%s has %s, which is not named", raw, name)
+			}
+		}
 	})
 }
 
