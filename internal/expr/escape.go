@@ -50,6 +50,8 @@ func (t *translator) escape(inClass bool) {
 	switch {
 	case c == 'x':
 		t.hex()
+	case t.isOctal(rest, inClass):
+		t.octal(rest)
 	case c == 'Q':
 		t.quoted(inClass)
 	case c == 'E':
@@ -74,7 +76,9 @@ func (t *translator) escape(inClass bool) {
 		t.write(`[^\n]`)
 	case c == 'K':
 		t.write("(?:)") // where a match begins does not matter
+	case c == 'k' && t.named(rest[1:]):
 	default:
+		t.beyond = t.beyond || '1' <= c && c <= '9' // Go's engine takes the number of a group for a code
 		t.write(`\` + string(rune(c)))
 	}
 }
@@ -107,6 +111,54 @@ func (t *translator) hex() {
 		return
 	}
 	t.at += n
+	t.rune(rune(code))
+}
+
+// named translates what follows \k, the name of a group, and says whether it is one.
+func (t *translator) named(rest string) bool {
+	if rest == "" {
+		return false
+	}
+	end := map[byte]string{'<': ">", '\'': "'", '{': "}"}[rest[0]]
+	name, _, ended := strings.Cut(rest[1:], end)
+	if end == "" || !ended {
+		return false
+	}
+	t.beyond = true
+	t.at += len(name) + 2
+	t.reference(name)
+	return true
+}
+
+// isOctal says whether digits behind a backslash are a code, not a group: those that
+// begin with 0, those in a class, and numbers from 10 on that no group before has.
+func (t *translator) isOctal(digits string, inClass bool) bool {
+	if digits[0] < '0' || digits[0] > '7' {
+		return false
+	}
+	if inClass || digits[0] == '0' {
+		return true
+	}
+	n := 1
+	for n < len(digits) && '0' <= digits[n] && digits[n] <= '9' {
+		n++
+	}
+	group, err := strconv.Atoi(digits[:n])
+	return err != nil || group >= 10 && group > t.groups
+}
+
+// octal translates up to three digits, the first of which is taken.
+func (t *translator) octal(digits string) {
+	n := 1
+	for n < min(3, len(digits)) && '0' <= digits[n] && digits[n] <= '7' {
+		n++
+	}
+	code, err := strconv.ParseUint(digits[:n], 8, 8)
+	if err != nil {
+		t.write(`\x{` + digits[:n]) // an error for both engines
+		return
+	}
+	t.at += n - 1
 	t.rune(rune(code))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func compileBacktracking(pattern string, fold bool) (*regexp2.Regexp, error) {
 	if fold {
 		options |= regexp2.IgnoreCase
 	}
-	t := translator{in: pattern, backtrack: true}
+	t := translator{in: pattern, backtrack: true, names: map[string]int{}}
 	re, err := regexp2.Compile(t.translate(), options)
 	if err == nil {
 		re.MatchTimeout = patternTime
@@ -76,7 +77,7 @@ func patternError(pattern string, err error) error {
 // compileLinear returns nil if Go's engine does not know the pattern, or would
 // understand something else.
 func compileLinear(pattern string, fold bool) (linear, strict *regexp.Regexp) {
-	t := translator{in: pattern}
+	t := translator{in: pattern, names: map[string]int{}}
 	translated := t.translate()
 	if t.beyond {
 		return nil, nil
@@ -163,6 +164,9 @@ func highByte(b byte) rune { return 0xE000 + rune(b) }
 // lastRune is the greatest character in any subject.
 const lastRune = 0xE0FF
 
+// namedGroup is the beginning of a group with a name. It is immutable.
+var namedGroup = regexp.MustCompile(`^\(\?(?:P?<([A-Za-z_]\w*)>|'([A-Za-z_]\w*)')`)
+
 // A translator rewrites a pattern for an engine: what means something else
 // there, or nothing, is expressed in other words.
 type translator struct {
@@ -171,10 +175,12 @@ type translator struct {
 
 	at     int
 	out    strings.Builder
-	stack  []int // where the open groups begin in out
-	atom   int   // where the last atom begins in out
-	multi  bool  // option m was seen
-	spaces bool  // option x was seen
+	stack  []int          // where the open groups begin in out
+	groups int            // with a number, so far
+	names  map[string]int // numbers of groups by name
+	atom   int            // where the last atom begins in out
+	multi  bool           // option m was seen
+	spaces bool           // option x was seen
 
 	dollar bool // there is a "$" that does not end each line
 	beyond bool // Go's engine would not mean the same
@@ -263,19 +269,41 @@ func (t *translator) group() {
 	}
 	t.begin()
 	t.stack = append(t.stack, t.atom)
-	t.write("(")
-	t.at++
-	if strings.HasPrefix(rest, "(?P=") {
-		if name, _, ok := strings.Cut(rest[4:], ")"); ok && t.backtrack {
-			t.write(`?:\k<` + name + ">")
-			t.at += len("?P=") + len(name)
-		}
-		return
+	m := namedGroup.FindStringSubmatch(rest)
+	switch name, _, ended := strings.Cut(strings.TrimPrefix(rest, "(?P="), ")"); {
+	case strings.HasPrefix(rest, "(?P=") && ended && t.backtrack:
+		t.write("(?:")
+		t.reference(name)
+		t.at += len("(?P=") + len(name)
+	case m != nil:
+		t.groups++
+		t.names[m[1]+m[2]] = t.groups
+		t.numbered(m[0])
+	case strings.HasPrefix(rest, "(?"):
+		t.write("(?") // no quantifier
+		t.at += len("(?")
+	default:
+		t.groups++
+		t.numbered("(")
 	}
-	if strings.HasPrefix(rest, "(?") {
-		t.write("?") // no quantifier
-		t.at++
+}
+
+// numbered begins a group, which begins with text. The backtracking engine counts
+// those with names apart: each is told its number.
+func (t *translator) numbered(text string) {
+	t.at += len(text)
+	if t.backtrack && strings.Contains(t.in, "(?") {
+		text = fmt.Sprintf("(?<%d>", t.groups)
 	}
+	t.write(text)
+}
+
+// reference writes what the group of that name has matched.
+func (t *translator) reference(name string) {
+	if n := t.names[name]; n > 0 {
+		name = strconv.Itoa(n)
+	}
+	t.write(`\k<` + name + ">")
 }
 
 // options notes the options that change what is to be translated. They are taken

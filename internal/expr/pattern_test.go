@@ -63,6 +63,9 @@ func TestPattern(t *testing.T) {
 		{`\Qa.b\E+`, false, false, []string{"a.bb"}, []string{"axb"}},
 		{`[\Q^-]\E]`, false, false, []string{"^", "-", "]"}, []string{"a"}},
 		{`\e\cA\x41\x{42}\t`, false, false, []string{"\x1b\x01AB\t"}, nil},
+		{`^\200[\377\1]\0\011$`, false, false, []string{"\x80\xff\x00\t", "\x80\x01\x00\t"}, []string{"\u0080\xff\x00\t"}},
+		{`^(a)\11$`, false, false, []string{"a\t"}, []string{"aa1"}},
+		{`^(?<x>a)(b)(c)(d)(e)(f)(g)(h)(i)(j)(k)\11\101$`, false, true, []string{"abcdefghijkkA"}, nil},
 		{`^\x$`, false, false, []string{"\x00"}, []string{"x"}},
 		{`\w`, false, false, []string{"a", "_"}, []string{"é", "-"}},
 		{`^\w(?=\W)`, false, true, []string{"a-", "aé"}, []string{"ab"}},
@@ -110,7 +113,7 @@ func TestPattern(t *testing.T) {
 
 func TestPatternErrors(t *testing.T) {
 	for _, pattern := range []string{
-		`(`, `)`, `[a`, `*`, `a**`, `\`, `(?R)`, `(?1)`, `(*COMMIT)a`, `[b-a]`, `\x{100}`, `(?<n`, `(?z)`, `a{2}{3}+?+`, `[[:nope:]]`, `\1`,
+		`(`, `)`, `[a`, `*`, `a**`, `\`, `(?R)`, `(?1)`, `(*COMMIT)a`, `[b-a]`, `\x{100}`, `(?<n`, `(?z)`, `a{2}{3}+?+`, `[[:nope:]]`, `\1`, `\400`, `[\777]`,
 	} {
 		if p, err := CompilePattern(pattern, false); err == nil {
 			t.Errorf("%q was accepted: %+v", pattern, p)
@@ -150,7 +153,7 @@ func FuzzPattern(f *testing.F) {
 		if fold {
 			options |= regexp2.IgnoreCase
 		}
-		tr := translator{in: pattern, backtrack: true}
+		tr := translator{in: pattern, backtrack: true, names: map[string]int{}}
 		re, err := regexp2.Compile(tr.translate(), options)
 		if err != nil {
 			return
