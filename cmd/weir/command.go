@@ -35,15 +35,53 @@ Exit codes: 0 all is well, 1 it failed, 2 it was called in a way that makes no s
   weir check -c config.yaml    say what is wrong with a configuration`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{fmt.Errorf("a command is missing: %s", strings.Join(names(cmd), ", "))}
-		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(runCommand(), checkCommand(), versionCommand(), echoCommand(), bench.Command())
 	cmd.AddCommand(getCommand(), explainCommand(), profileCommand(), diagnoseCommand(), exportCommand(), importCommand(), diffCommand(), migrateCommand())
+	cmd.InitDefaultCompletionCmd()
+	strict(cmd)
+	cmd.SetHelpCommand(helpCommand(cmd))
 	return cmd
+}
+
+// strict has every command below cmd take a mistake in its arguments for one in
+// usage; a command that only groups others does nothing by itself.
+func strict(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		strict(c)
+	}
+	switch check := cmd.Args; {
+	case !cmd.Runnable():
+		cmd.Args = noArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			return usageError{fmt.Errorf("a command is missing: %s", strings.Join(names(cmd), ", "))}
+		}
+	case check != nil:
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+}
+
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil {
+				err = noArgs(cmd, rest)
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			return cmd.Help()
+		},
+	}
 }
 
 func names(cmd *cobra.Command) (out []string) {
@@ -279,6 +317,9 @@ func echoCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if _, _, err := net.SplitHostPort(addr); err != nil {
+				return usageError{fmt.Errorf("--listen: %w", err)}
+			}
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 			if err != nil {
 				return err

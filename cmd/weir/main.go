@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"weir/internal/app"
+	"weir/internal/bench"
 )
 
 // version is set by the linker: -X main.version=1.2.3.
@@ -28,13 +31,12 @@ func run(args []string) int {
 	cmd := command()
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(context.Background())
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailure
-	case errors.As(err, &usage):
+	case misused(err):
 		fmt.Fprintf(os.Stderr, "weir: %v\nRun 'weir --help' for what there is.\n", err)
 		return exitUsage
 	}
@@ -43,6 +45,14 @@ func run(args []string) int {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// misused says that an error is a mistake in flags or arguments.
+func misused(err error) bool {
+	_, here := errors.AsType[usageError](err)
+	_, bench := errors.AsType[bench.Misuse](err)
+	_, question := errors.AsType[app.BadQuestion](err)
+	return here || bench || question
 }
 
 // A troubleError keeps a command whose code 1 is an answer from giving one.

@@ -187,5 +187,12 @@ func (g *Gateway) explainOffline(q Question) (*Explanation, error) {
 func explainWith(cfg engine.Config, q Question) (*Explanation, error) {
 	e := engine.New(cfg)
 	defer e.Shutdown(context.Background())
-	return e.Explain(q)
+	said, err := e.Explain(q)
+	if err != nil {
+		return nil, BadQuestion{err}
+	}
+	return said, nil
 }
+
+// A BadQuestion is an error that says what is wrong with a Question.
+type BadQuestion struct{ error }

@@ -180,7 +180,7 @@ func (o *abOptions) requests() [][]byte {
 
 func runAB(ctx context.Context, o *abOptions, stdout, stderr io.Writer) error {
 	if err := o.check(); err != nil {
-		return err
+		return Misuse{err}
 	}
 	if o.out != "" {
 		file, err := os.Create(o.out)

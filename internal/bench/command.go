@@ -19,12 +19,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// A Misuse is a mistake in the flags of a command.
+type Misuse struct{ error }
+
 // Command is `weir bench`.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a gateway: this one or any with the same Admin API and etcd layout",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(churnCommand(), reloadCommand(), abCommand(), loadCommand(), productsCommand(),
 		slowCommand(), websocketsCommand(), keepaliveCommand(), updatesCommand(), faultsCommand(), soakCommand(),
@@ -178,11 +180,11 @@ func (o *churnOptions) check() error {
 
 func runChurn(ctx context.Context, o *churnOptions, stdout, stderr io.Writer) (err error) {
 	if err := o.check(); err != nil {
-		return err
+		return Misuse{err}
 	}
 	pops, err := o.populations()
 	if err != nil {
-		return err
+		return Misuse{err}
 	}
 	if o.out != "" {
 		file, err := os.Create(o.out)

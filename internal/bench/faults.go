@@ -195,7 +195,7 @@ func (o *faultOptions) chosen() ([]scenario, error) {
 	}
 	for _, name := range o.only {
 		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
-			return nil, fmt.Errorf("--only %s: there is no such fault", name)
+			return nil, Misuse{fmt.Errorf("--only %s: there is no such fault", name)}
 		}
 	}
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(o.only, s.name) }), nil
@@ -203,7 +203,7 @@ func (o *faultOptions) chosen() ([]scenario, error) {
 
 func (o *faultOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*FaultsReport, error) {
 	if o.rps <= 0 || o.kills < 1 || o.connections < 1 || o.hold <= 0 {
-		return nil, errors.New("--rps, --kills, --connections and --hold must be positive")
+		return nil, Misuse{errors.New("--rps, --kills, --connections and --hold must be positive")}
 	}
 	chosen, err := o.chosen()
 	if err != nil {

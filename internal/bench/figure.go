@@ -48,7 +48,7 @@ func figureCommand(use, short, long string, measure func(context.Context, *figur
 
 func (o *figureOptions) run(ctx context.Context, measure func(context.Context, *figureOptions, *progress) (figure, error), stdout, stderr io.Writer) error {
 	if o.format != "table" && o.format != "json" {
-		return fmt.Errorf("--format %s: want table or json", o.format)
+		return Misuse{fmt.Errorf("--format %s: want table or json", o.format)}
 	}
 	if o.out != "" {
 		file, err := os.Create(o.out)

@@ -76,7 +76,7 @@ func (r *KeepaliveReport) table(w io.Writer) {
 
 func (o *keepaliveOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*KeepaliveReport, error) {
 	if o.calls < 1 || o.origins < 1 || o.idle <= 0 || o.around < 0 || o.around > o.idle {
-		return nil, errors.New("--calls, --origins and --idle must be positive, --around no more than --idle")
+		return nil, Misuse{errors.New("--calls, --origins and --idle must be positive, --around no more than --idle")}
 	}
 	var origins []*closing
 	rules := &strings.Builder{}

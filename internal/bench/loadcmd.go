@@ -53,7 +53,7 @@ alone, for other load generators.`,
 
 func runLoad(ctx context.Context, o *fillOptions, stdout io.Writer) error {
 	if o.upstream == "" && !o.remove {
-		return errors.New("--upstream is required")
+		return Misuse{errors.New("--upstream is required")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

@@ -24,7 +24,7 @@ THREESCALE_CONFIG_FILE and "weir run --apicast" take it, for other load generato
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
 			if c.Products < 1 || c.Upstream == "" || c.Backend == "" {
-				return errors.New("--upstream and --backend are required, --products must be positive")
+				return Misuse{errors.New("--upstream and --backend are required, --products must be positive")}
 			}
 			text := append(tenant.NewCatalog(c).Document(), '\n')
 			if out != "" {

@@ -162,7 +162,7 @@ func (o *reloadOptions) changes() ([]int, error) {
 
 func runReload(ctx context.Context, o *reloadOptions, stdout, stderr io.Writer) error {
 	if err := o.check(); err != nil {
-		return err
+		return Misuse{err}
 	}
 	if o.out != "" {
 		file, err := os.Create(o.out)

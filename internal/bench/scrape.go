@@ -132,7 +132,7 @@ func (o *scrapeOptions) request(n int) []byte {
 
 func (o *scrapeOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*ScrapeReport, error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, Misuse{err}
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,7 +56,7 @@ func (r *SlowReport) table(w io.Writer) {
 
 func (o *slowOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*SlowReport, error) {
 	if o.mib < 1 || o.seconds <= 0 {
-		return nil, errors.New("--mib and --seconds must be positive")
+		return nil, Misuse{errors.New("--mib and --seconds must be positive")}
 	}
 	size := o.mib << 20
 	origin, err := listenAndServe(func(nc net.Conn) { o.origin(nc, size) })

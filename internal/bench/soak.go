@@ -134,7 +134,7 @@ type soaking struct {
 
 func (o *soakOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*SoakReport, error) {
 	if o.duration <= 0 || o.writes <= 0 || o.rps <= 0 || o.clients < 1 || o.warm < 0 {
-		return nil, errors.New("--duration, --writes, --rps and --clients must be positive")
+		return nil, Misuse{errors.New("--duration, --writes, --rps and --clients must be positive")}
 	}
 	weir, err := binaryPath(f.weir)
 	if err != nil {

@@ -123,7 +123,7 @@ func (o *updatesOptions) check() error {
 
 func (o *updatesOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*UpdatesReport, error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, Misuse{err}
 	}
 	r := &UpdatesReport{}
 	if o.shrink > 1 {

@@ -76,7 +76,7 @@ func fitting(n int) int {
 func (o *websocketsOptions) measure(ctx context.Context, f *figureOptions, p *progress) (*WebsocketsReport, error) {
 	r := &WebsocketsReport{Wanted: o.count, Count: fitting(o.count)}
 	if r.Count < 1 {
-		return nil, errors.New("--count must be positive, and there must be descriptors for it")
+		return nil, Misuse{errors.New("--count must be positive, and there must be descriptors for it")}
 	}
 	origin, err := listenAndServe(echoWebsocket)
 	if err != nil {
