@@ -109,7 +109,7 @@ func settingsOf(c *config.APIcast) (threescale.Settings, error) {
 		BatchRoom:   int64(c.Backend.Batches),
 		PathRouting: c.PathRouting, PathRoutingOnly: c.PathRoutingOnly, VerifyTLS: c.Upstream.Verify, ExtendedMetrics: c.ExtendedMetrics,
 		RetryCases: c.Upstream.RetryCases, UserAgent: userAgent(c.Portal.Channel), Environment: c.Portal.Channel,
-		CacheStatusCodes: c.Upstream.CacheStatuses, CacheMaxTime: c.Upstream.CacheTime, RedisURL: c.RedisURL,
+		CacheStatusCodes: c.Upstream.CacheStatuses, CacheMaxTime: c.Upstream.CacheTime,
 		UpstreamHead: int(c.Upstream.HeadSize),
 		HTTPProxy:    c.Proxies.HTTP, HTTPSProxy: c.Proxies.HTTPS, AllProxy: c.Proxies.All, NoProxy: c.Proxies.No,
 	}
@@ -157,7 +157,7 @@ func (g *Gateway) portalConfig(a *account) (portal.Config, error) {
 	cfg := portal.Config{
 		Standalone:    p.Standalone,
 		Configuration: p.Configuration, File: p.File, Endpoint: p.Endpoint, Environment: p.Channel,
-		Versions: p.Versions, Services: p.Services, Idle: p.Loader == "test", Lazy: p.Loader == "lazy", TTL: p.Cache, Timeout: p.Wait,
+		Versions: p.Versions, Services: p.Services, Idle: p.Loader == "test", Lazy: p.Loader == "lazy", TTL: p.Cache, Timeout: p.Wait, Limit: int64(p.Limit),
 		UserAgent: a.runtime.UserAgent, Log: g.log,
 	}
 	if p.Example {

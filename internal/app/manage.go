@@ -28,11 +28,11 @@ func (g *Gateway) newManagement(a *account) error {
 		return fmt.Errorf("manifests of policies: %w", err)
 	}
 	a.api = management.New(management.Config{
-		Mode: a.config.Management, Source: a.source, Names: g.knownNames,
+		Mode: a.config.Management, Limit: int64(a.config.Portal.Limit), Source: a.source, Names: g.knownNames,
 		Manifests: func() json.RawMessage { return manifests },
 		Faults:    g.productFaults,
 	})
-	a.runtime.Manage = func(ctx context.Context, mode, method, path string, body []byte) threescale.Managed {
+	a.runtime.Manage = func(ctx context.Context, mode, method, path string, body func(int64) ([]byte, error)) threescale.Managed {
 		out := a.api.Answer(ctx, mode, method, path, body)
 		return threescale.Managed{Status: out.Status, Type: out.Type, Body: out.Body}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -31,7 +33,6 @@ type APIcast struct {
 	PathRoutingOnly bool          // APICAST_PATH_ROUTING_ONLY
 	ExtendedMetrics bool          // APICAST_EXTENDED_METRICS
 	Resolver        string        // RESOLVER: address, perhaps with port; empty: resolv.conf
-	RedisURL        string        // REDIS_URL, or of REDIS_HOST and REDIS_PORT
 	Keepalive       time.Duration // HTTP_KEEPALIVE_TIMEOUT
 	HeadLine        int           // bytes of a line of a head: APICAST_LARGE_CLIENT_HEADER_BUFFERS
 	HeadLines       int           // so many times that for a head
@@ -52,6 +53,7 @@ type Portal struct {
 	Services      []string          // APICAST_SERVICES_LIST
 	Hosts         string            // APICAST_SERVICES_FILTER_BY_URL
 	Versions      map[string]string // by service id: APICAST_SERVICE_*_CONFIGURATION_VERSION
+	Limit         Size              // of what is loaded at once: WEIR_PRODUCTS_LIMIT
 	Standalone    bool              // the environment standalone: Configuration is its YAML
 	Development   bool              // the environment development
 	Example       bool              // in it, without a configuration
@@ -108,8 +110,8 @@ func UsesAPIcast(environ []string) bool {
 }
 
 // LoadAPIcast reads the environment; configuration, if not empty, stands for
-// APICAST_CONFIGURATION. The message of an error names the variable, never its
-// value.
+// APICAST_CONFIGURATION. A value that makes no sense is an error. Its message names
+// the variable, and the value unless that may hold a secret.
 func LoadAPIcast(configuration string, environ []string) (*APIcast, error) {
 	env := variables{environment: newEnvironment(environ), used: map[string]bool{}}
 	if configuration != "" {
@@ -153,8 +155,15 @@ func (v *variables) any(names ...string) (value string) {
 	return value
 }
 
+// flag is a variable that is true or not. APIcast takes every other value for
+// false, silently.
 func (v *variables) flag(name string) bool {
-	s := v.text(name, "")
+	s := v.text(name, "false")
+	switch s {
+	case "false", "0", "true", "1":
+	default:
+		v.complain(name, strconv.Quote(s)+" is not one of true, 1, false, 0")
+	}
 	return s == "true" || s == "1"
 }
 
@@ -162,22 +171,28 @@ func (v *variables) complain(name, why string) {
 	v.errs = append(v.errs, fmt.Errorf("environment %s: %s", name, why))
 }
 
-func (v *variables) number(name string, otherwise int) int {
+// number is a whole number that is not below least.
+func (v *variables) number(name string, otherwise, least int) int {
 	s := v.text(name, "")
 	if s == "" {
 		return otherwise
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		v.complain(name, "is not a whole number")
+	n, err := strconv.ParseInt(s, 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		v.complain(name, s+" is too much")
+	case err != nil:
+		v.complain(name, strconv.Quote(s)+" is not a whole number")
+	case int(n) < least:
+		v.complain(name, fmt.Sprintf("%d is less than %d", n, least))
 	}
-	return n
+	return int(n)
 }
 
 func (v *variables) port(name string, otherwise int) int {
-	n := v.number(name, otherwise)
-	if n < 0 || n > 65535 {
-		v.complain(name, "is not a port")
+	n := v.number(name, otherwise, 0)
+	if n > 65535 {
+		v.complain(name, fmt.Sprintf("%d is not a port", n))
 	}
 	return n
 }
@@ -186,9 +201,22 @@ func (v *variables) size(name, otherwise string) Size {
 	s := v.text(name, otherwise)
 	var size Size
 	if s != "" && size.decode(&node{kind: text, text: s, hidden: true}, "") != nil {
-		v.complain(name, "is not a size such as 16384, 16k or 1m")
+		v.complain(name, strconv.Quote(s)+" is not a size such as 16384, 16k or 1m")
 	}
 	return size
+}
+
+// resolver is the address of a name server, perhaps with a port.
+func (v *variables) resolver(name string) string {
+	s := v.text(name, "")
+	bare := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	if _, err := netip.ParseAddr(bare); s == "" || err == nil {
+		return bare
+	}
+	if _, err := netip.ParseAddrPort(s); err != nil {
+		v.complain(name, strconv.Quote(s)+" is not an IP address, perhaps with a port")
+	}
+	return s
 }
 
 // address is the URL of an HTTP server; empty: unset.
@@ -207,16 +235,17 @@ func (v *variables) address(name string) string {
 func (v *variables) oneOf(name, otherwise string, allowed ...string) string {
 	s := v.text(name, otherwise)
 	if !slices.Contains(allowed, s) {
-		v.complain(name, "is not one of "+strings.Join(allowed, ", "))
+		v.complain(name, strconv.Quote(s)+" is not one of "+strings.Join(allowed, ", "))
 	}
 	return s
 }
 
 // duration is a number of seconds, or nginx's form of a time.
 func (v *variables) duration(name, otherwise string) time.Duration {
-	d, ok := parseDuration(v.text(name, otherwise))
+	s := v.text(name, otherwise)
+	d, ok := parseDuration(s)
 	if !ok {
-		v.complain(name, "is not a time such as 30, 30s or 1m")
+		v.complain(name, strconv.Quote(s)+" is not a time such as 30, 30s or 1m")
 	}
 	return d
 }
@@ -225,25 +254,40 @@ var pinnedVersion = regexp.MustCompile(`^APICAST_SERVICE_(\d+)_CONFIGURATION_VER
 
 func (v *variables) portal(p *Portal) {
 	p.Configuration, p.File = v.text("APICAST_CONFIGURATION", ""), v.text("THREESCALE_CONFIG_FILE", "")
-	p.Endpoint = v.text("THREESCALE_PORTAL_ENDPOINT", "")
+	if strings.HasPrefix(p.Configuration, "http:") || strings.HasPrefix(p.Configuration, "https:") {
+		v.address("APICAST_CONFIGURATION")
+	}
+	p.Endpoint = v.address("THREESCALE_PORTAL_ENDPOINT")
 	p.Channel = v.text("THREESCALE_DEPLOYMENT_ENV", "production")
 	loader, cache := v.environments(p)
 	p.Loader = v.oneOf("APICAST_CONFIGURATION_LOADER", loader, "boot", "lazy", "test")
-	p.Cache = time.Duration(v.number("APICAST_CONFIGURATION_CACHE", cache)) * time.Second
-	p.Wait = time.Duration(v.number("APICAST_CONFIGURATION_TIMEOUT", 3)) * time.Second
+	p.Cache = time.Duration(v.number("APICAST_CONFIGURATION_CACHE", cache, math.MinInt32)) * time.Second
+	p.Wait = v.duration("APICAST_CONFIGURATION_TIMEOUT", "3")
 	for id := range strings.SplitSeq(v.any("APICAST_SERVICES_LIST", "APICAST_SERVICES"), ",") {
 		if id = strings.TrimSpace(id); id != "" {
 			p.Services = append(p.Services, id)
 		}
 	}
 	p.Hosts = v.text("APICAST_SERVICES_FILTER_BY_URL", "")
+	if p.Limit = v.size("WEIR_PRODUCTS_LIMIT", "128m"); p.Limit == 0 {
+		v.complain("WEIR_PRODUCTS_LIMIT", "is nothing")
+	}
 	p.Versions = map[string]string{}
 	for name, value := range v.environment {
 		if m := pinnedVersion.FindStringSubmatch(name); m != nil && value != "" {
-			v.used[name] = true
-			p.Versions[m[1]] = value
+			p.Versions[m[1]] = v.version(name)
 		}
 	}
+}
+
+var versionNumber = regexp.MustCompile(`^\d+$`)
+
+func (v *variables) version(name string) string {
+	s := v.text(name, "")
+	if s != "latest" && !versionNumber.MatchString(s) {
+		v.complain(name, strconv.Quote(s)+" is neither the number of a version nor latest")
+	}
+	return s
 }
 
 // environments are the defaults of the environments that are loaded: the
@@ -265,7 +309,10 @@ func (v *variables) environments(p *Portal) (loader string, cache int) {
 		case "standalone":
 			p.Standalone = true
 			loader, cache = "boot", -1 // it is read once
-		case "", p.Channel:
+		case "":
+		case p.Channel:
+			v.strange = append(v.strange, Ignored{"THREESCALE_DEPLOYMENT_ENV=" + name,
+				"but for the name that the portal is asked for: the environments are production, staging, sandbox, development"})
 		default:
 			v.strange = append(v.strange, Ignored{"APICAST_ENVIRONMENT=" + name, "there is no such environment; files in Lua are not read"})
 		}
@@ -282,7 +329,7 @@ func (v *variables) ports(a *APIcast) {
 	a.TLS = GatewayTLS{
 		Certificate: v.text("APICAST_HTTPS_CERTIFICATE", ""), Key: v.text("APICAST_HTTPS_CERTIFICATE_KEY", ""),
 		VerifyClient: v.oneOf("APICAST_HTTPS_VERIFY_CLIENT", "optional_no_ca", "on", "off", "optional", "optional_no_ca"),
-		VerifyDepth:  v.number("APICAST_HTTPS_VERIFY_DEPTH", 1),
+		VerifyDepth:  v.number("APICAST_HTTPS_VERIFY_DEPTH", 1, 0),
 	}
 	if (a.TLS.Certificate == "") != (a.TLS.Key == "") {
 		v.complain("APICAST_HTTPS_CERTIFICATE", "is needed together with APICAST_HTTPS_CERTIFICATE_KEY")
@@ -293,7 +340,7 @@ func (v *variables) backend(a *APIcast) {
 	a.Backend = Backend{
 		Override:  v.address("BACKEND_ENDPOINT_OVERRIDE"),
 		Resilient: v.oneOf("APICAST_BACKEND_CACHE_HANDLER", "strict", "strict", "resilient") == "resilient",
-		Threads:   v.number("APICAST_REPORTING_THREADS", 0),
+		Threads:   v.number("APICAST_REPORTING_THREADS", 0, 0),
 		Codes:     v.flag("APICAST_RESPONSE_CODES"),
 		Batches:   v.size("APICAST_POLICY_BATCHER_SHARED_MEMORY_SIZE", "20m"),
 	}
@@ -303,9 +350,26 @@ func (v *variables) backend(a *APIcast) {
 	}
 }
 
+// retryCases are nginx's, of proxy_next_upstream.
+var retryCases = []string{
+	"error", "timeout", "denied", "invalid_header", "http_500", "http_502", "http_503", "http_504", "http_403", "http_404", "http_429",
+	"non_idempotent", "off",
+}
+
+// words is a list of allowed ones.
+func (v *variables) words(name string, allowed ...string) string {
+	s := v.text(name, "")
+	for word := range strings.FieldsSeq(s) {
+		if !slices.Contains(allowed, word) {
+			v.complain(name, strconv.Quote(word)+" is not one of "+strings.Join(allowed, ", "))
+		}
+	}
+	return s
+}
+
 func (v *variables) upstream(u *UpstreamVariables) {
 	*u = UpstreamVariables{
-		RetryCases: v.text("APICAST_UPSTREAM_RETRY_CASES", ""), Verify: v.flag("OPENSSL_VERIFY"), CAs: v.text("SSL_CERT_FILE", ""),
+		RetryCases: v.words("APICAST_UPSTREAM_RETRY_CASES", retryCases...), Verify: v.flag("OPENSSL_VERIFY"), CAs: v.text("SSL_CERT_FILE", ""),
 		Certificate: v.text("APICAST_PROXY_HTTPS_CERTIFICATE", ""), Key: v.text("APICAST_PROXY_HTTPS_CERTIFICATE_KEY", ""),
 		PassPhrases: v.text("APICAST_PROXY_HTTPS_PASSWORD_FILE", ""),
 		CacheTime:   v.duration("APICAST_CACHE_MAX_TIME", "1m"), HeadSize: v.size("APICAST_PROXY_BUFFER_SIZE", "4k"),
@@ -313,7 +377,7 @@ func (v *variables) upstream(u *UpstreamVariables) {
 	for s := range strings.FieldsSeq(v.text("APICAST_CACHE_STATUS_CODES", "200 302")) {
 		code, err := strconv.Atoi(s)
 		if err != nil || code < 100 || code > 999 {
-			v.complain("APICAST_CACHE_STATUS_CODES", "is not a list of statuses")
+			v.complain("APICAST_CACHE_STATUS_CODES", strconv.Quote(s)+" in it is not a status")
 			break
 		}
 		u.CacheStatuses = append(u.CacheStatuses, code)
@@ -328,15 +392,13 @@ func (v *variables) rest(a *APIcast) {
 		}
 	}
 	if w := v.text("APICAST_WORKERS", "auto"); w != "auto" {
-		a.Workers = max(v.number("APICAST_WORKERS", 0), 0)
+		a.Workers = v.number("APICAST_WORKERS", 0, 1)
 	}
 	a.PathRoutingOnly = v.flag("APICAST_PATH_ROUTING_ONLY")
 	routing, old := v.flag("APICAST_PATH_ROUTING"), v.flag("APICAST_PATH_ROUTING_ENABLED")
 	a.PathRouting = routing || old || a.PathRoutingOnly
 	a.ExtendedMetrics = v.flag("APICAST_EXTENDED_METRICS")
-	a.Resolver = v.text("RESOLVER", "")
-	host, port := v.text("REDIS_HOST", "127.0.0.1"), v.number("REDIS_PORT", 6379)
-	a.RedisURL = v.text("REDIS_URL", fmt.Sprintf("redis://%s:%d", host, port))
+	a.Resolver = v.resolver("RESOLVER")
 	a.Keepalive = v.duration("HTTP_KEEPALIVE_TIMEOUT", "75")
 	lines := strings.Fields(v.text("APICAST_LARGE_CLIENT_HEADER_BUFFERS", "4 8k"))
 	var size Size
@@ -350,7 +412,7 @@ func (v *variables) rest(a *APIcast) {
 	}
 	a.HeadLines, a.HeadLine = n, int(size)
 	on, file := v.text("OPENTELEMETRY", ""), v.text("OPENTELEMETRY_CONFIG", "")
-	if on != "" {
+	if on != "" && on != "false" && on != "0" {
 		var err error
 		if a.Tracing, err = readTracing(file); err != nil {
 			v.complain("OPENTELEMETRY_CONFIG", err.Error())
@@ -406,6 +468,9 @@ var without = map[string]string{
 	"APICAST_VALIDATE_POLICY_CONFIGS":       "configurations are always checked",
 	"NGINX_METRICS_LOG_LEVEL":               "there is no nginx",
 	"NGINX_METRICS_MAX_LOGS":                "there is no nginx",
+	"REDIS_HOST":                            "only policies that name a Redis use one",
+	"REDIS_PORT":                            "only policies that name a Redis use one",
+	"REDIS_URL":                             "only policies that name a Redis use one",
 }
 
 // ignored are the variables that change nothing, sorted.

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
@@ -15,6 +16,45 @@ const MaxDepth = 1000
 // "Expected value but found invalid token at character 1".
 func Parse(doc []byte) (*Value, error) {
 	p := parser{text: doc}
+	return p.all()
+}
+
+// Check is Parse for its error. It keeps nothing of the text.
+func Check(doc []byte) error {
+	p := parser{text: doc, bare: true}
+	_, err := p.all()
+	return err
+}
+
+// Strict is the JSON text that a text stands for: itself, or what differs from it
+// in that control characters in strings are escaped. An error is Parse's.
+func Strict(doc []byte) ([]byte, error) {
+	if json.Valid(doc) {
+		return doc, nil
+	}
+	if err := Check(doc); err != nil {
+		return nil, err
+	}
+	out, inside := make([]byte, 0, len(doc)+len(doc)/8), false
+	for i := 0; i < len(doc); i++ {
+		c := doc[i]
+		switch {
+		case inside && c < ' ':
+			out = fmt.Appendf(out, `\u%04x`, c)
+			continue
+		case inside && c == '\\':
+			out = append(out, c)
+			i++
+			c = doc[i]
+		case c == '"':
+			inside = !inside
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (p *parser) all() (*Value, error) {
 	p.next()
 	v, err := p.value(0)
 	if err != nil {
@@ -43,6 +83,7 @@ type parser struct {
 	token   byte
 	literal string
 	fault   string // of an invalid token
+	bare    bool   // nothing is kept
 }
 
 func (p *parser) expected(what string) error {
@@ -58,11 +99,11 @@ func (p *parser) expected(what string) error {
 func (p *parser) value(depth int) (*Value, error) {
 	switch p.token {
 	case tokenString:
-		return &Value{Kind: String, Text: p.literal}, nil
+		return p.scalar(String), nil
 	case tokenNumber:
-		return &Value{Kind: Number, Text: p.literal}, nil
+		return p.scalar(Number), nil
 	case tokenBool:
-		return &Value{Kind: Bool, Text: p.literal}, nil
+		return p.scalar(Bool), nil
 	case tokenNull:
 		return &Value{Kind: Null}, nil
 	case '{', '[':
@@ -76,6 +117,13 @@ func (p *parser) value(depth int) (*Value, error) {
 		return p.array(depth + 1)
 	}
 	return nil, p.expected("value")
+}
+
+func (p *parser) scalar(k Kind) *Value {
+	if p.bare {
+		return nil
+	}
+	return &Value{Kind: k, Text: p.literal}
 }
 
 func (p *parser) object(depth int) (*Value, error) {
@@ -97,7 +145,9 @@ func (p *parser) object(depth int) (*Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		seen = v.add(name, member, seen)
+		if !p.bare {
+			seen = v.add(name, member, seen)
+		}
 		switch p.next(); p.token {
 		case '}':
 			return v, nil
@@ -141,7 +191,9 @@ func (p *parser) array(depth int) (*Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Items = append(v.Items, item)
+		if !p.bare {
+			v.Items = append(v.Items, item)
+		}
 		switch p.next(); p.token {
 		case ']':
 			return v, nil

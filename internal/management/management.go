@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"runtime"
@@ -19,6 +18,7 @@ import (
 
 	"weir/internal/dialect/apicast"
 	"weir/internal/document"
+	"weir/internal/plugin"
 	"weir/internal/source/portal"
 )
 
@@ -33,6 +33,7 @@ const (
 // Config is what the API tells of and changes.
 type Config struct {
 	Mode      string // of the server
+	Limit     int64  // bytes of a configuration that is sent
 	Source    *portal.Source
 	Manifests func() json.RawMessage // the object of all policies' manifests, by name
 	Names     func() json.RawMessage // what is known of names (DNS), a JSON object
@@ -54,14 +55,18 @@ type Answer struct {
 	Body   []byte
 }
 
-type answer func(ctx context.Context, body []byte) Answer
+type answer func(context.Context, Body) Answer
+
+// A Body reads the body of a request, if it has no more bytes than limit; else the
+// error is plugin.ErrBodyTooLarge.
+type Body = func(limit int64) ([]byte, error)
 
 // New makes an API.
 func New(cfg Config) *API {
 	a := &API{cfg: cfg}
 	policies := map[string]answer{"GET /policies": a.policies}
 	products := func(why bool) answer {
-		return func(context.Context, []byte) Answer { return a.products(why) }
+		return func(context.Context, Body) Answer { return a.products(why) }
 	}
 	status := map[string]answer{
 		"GET /status/info": a.info, "GET /status/ready": a.ready, "GET /status/live": a.live, "GET /policies": a.policies,
@@ -87,7 +92,7 @@ func Known(mode string) bool {
 }
 
 // Answer answers one request in a mode; an empty one is the configured mode.
-func (a *API) Answer(ctx context.Context, mode, method, path string, body []byte) Answer {
+func (a *API) Answer(ctx context.Context, mode, method, path string, body Body) Answer {
 	if mode == "" {
 		mode = a.cfg.Mode
 	}
@@ -99,17 +104,18 @@ func (a *API) Answer(ctx context.Context, mode, method, path string, body []byte
 	return Answer{http.StatusNotFound, "text/plain", fmt.Appendf(nil, "Could not resolve %s %s - nil\n", method, path)}
 }
 
-// maxConfig bounds a configuration that is sent.
-const maxConfig = 256 << 20
-
 // ServeHTTP implements http.Handler in the configured mode.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxConfig))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	out := a.Answer(r.Context(), "", r.Method, r.URL.Path, body)
+	out := a.Answer(r.Context(), "", r.Method, r.URL.Path, func(limit int64) ([]byte, error) {
+		if r.ContentLength > limit {
+			return nil, plugin.ErrBodyTooLarge
+		}
+		body, err := document.ReadText(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			err = plugin.ErrBodyTooLarge
+		}
+		return body, err
+	})
 	if out.Type != "" {
 		w.Header().Set("Content-Type", out.Type)
 	}
@@ -117,9 +123,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Body) // a client that has left does not want to know
 }
 
-func (a *API) disabled(context.Context, []byte) Answer {
+func (a *API) disabled(context.Context, Body) Answer {
 	return Answer{http.StatusForbidden, "text/plain", []byte("Forbidden\n")}
 }
+
+const jsonType = "application/json; charset=utf-8"
 
 // reply is a JSON text with a line break behind.
 func reply(status int, body any) Answer {
@@ -129,12 +137,12 @@ func reply(status int, body any) Answer {
 	if err := e.Encode(body); err != nil {
 		return reply(http.StatusInternalServerError, failure{Status: "error", Error: err.Error()})
 	}
-	return Answer{status, "application/json; charset=utf-8", b.Bytes()}
+	return Answer{status, jsonType, b.Bytes()}
 }
 
 // raw is reply for a text that is JSON.
 func raw(body json.RawMessage) Answer {
-	return Answer{http.StatusOK, "application/json; charset=utf-8", append(bytes.Clone(body), '\n')}
+	return Answer{http.StatusOK, jsonType, append(bytes.Clone(body), '\n')}
 }
 
 type failure struct {
@@ -142,7 +150,7 @@ type failure struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func (a *API) info(context.Context, []byte) Answer {
+func (a *API) info(context.Context, Body) Answer {
 	type timers struct {
 		Pending int `json:"pending"`
 		Running int `json:"running"`
@@ -166,7 +174,7 @@ type readiness struct {
 	Success bool   `json:"success"`
 }
 
-func (a *API) ready(context.Context, []byte) Answer {
+func (a *API) ready(context.Context, Body) Answer {
 	switch {
 	case !a.cfg.Source.Status().Configured:
 		return reply(http.StatusPreconditionFailed, readiness{Status: "error", Error: "not configured"})
@@ -176,7 +184,7 @@ func (a *API) ready(context.Context, []byte) Answer {
 	return reply(http.StatusOK, readiness{Status: "ready", Success: true})
 }
 
-func (a *API) live(context.Context, []byte) Answer {
+func (a *API) live(context.Context, Body) Answer {
 	return reply(http.StatusOK, readiness{Status: "live", Success: true})
 }
 
@@ -209,14 +217,14 @@ func (a *API) products(why bool) Answer {
 	return reply(http.StatusOK, out)
 }
 
-func (a *API) policies(context.Context, []byte) Answer {
+func (a *API) policies(context.Context, Body) Answer {
 	return reply(http.StatusOK, struct {
 		Policies json.RawMessage `json:"policies"`
 	}{a.cfg.Manifests()})
 }
 
-func (a *API) config(context.Context, []byte) Answer {
-	return raw(orNull(a.cfg.Source.Document(false)))
+func (a *API) config(context.Context, Body) Answer {
+	return Answer{http.StatusOK, jsonType, append(orNull(a.cfg.Source.Document(false)), '\n')}
 }
 
 func orNull(doc json.RawMessage) json.RawMessage {
@@ -226,50 +234,69 @@ func orNull(doc json.RawMessage) json.RawMessage {
 	return doc
 }
 
-// An outcome is what a change of the configuration led to.
+// An outcome is what a change of the configuration led to, but for its first
+// member, the status, and its second, the configuration.
 type outcome struct {
-	Status   string          `json:"status"`
-	Config   json.RawMessage `json:"config"`
-	Services *int            `json:"services,omitempty"`
-	Error    string          `json:"error,omitempty"`
+	Services *int   `json:"services,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
-func (a *API) replace(ctx context.Context, body []byte) Answer {
-	doc, err := document.Parse(body)
-	if err != nil {
-		return reply(http.StatusBadRequest, outcome{Status: "error", Config: json.RawMessage("null"), Error: err.Error()})
+// changed is the answer to a change. The configuration, which may be large, is
+// copied once.
+func changed(code int, status string, config json.RawMessage, out outcome) Answer {
+	rest := reply(code, out)
+	body := bytes.NewBuffer(make([]byte, 0, len(config)+len(rest.Body)+64))
+	fmt.Fprintf(body, `{"status":%q,"config":`, status)
+	if err := json.Compact(body, config); err != nil {
+		return reply(http.StatusInternalServerError, failure{"error", err.Error()})
+	}
+	if rest.Body[1] != '}' {
+		body.WriteByte(',')
+	}
+	body.Write(rest.Body[1:])
+	return Answer{code, rest.Type, body.Bytes()}
+}
+
+func (a *API) replace(ctx context.Context, read Body) Answer {
+	body, err := read(a.cfg.Limit)
+	switch {
+	case errors.Is(err, plugin.ErrBodyTooLarge):
+		return reply(http.StatusRequestEntityTooLarge, failure{"error", fmt.Sprintf("a configuration may have %d bytes (WEIR_PRODUCTS_LIMIT)", a.cfg.Limit)})
+	case err != nil:
+		return reply(http.StatusBadRequest, failure{"error", err.Error()})
+	}
+	if body, err = document.Strict(body); err != nil {
+		return changed(http.StatusBadRequest, "error", orNull(nil), outcome{Error: err.Error()})
 	}
 	d, err := apicast.Read(body)
 	if errors.Is(err, apicast.ErrNoConfiguration) {
-		return reply(http.StatusBadRequest, outcome{Status: "error", Config: json.RawMessage("null")})
+		return changed(http.StatusBadRequest, "error", orNull(nil), outcome{})
 	}
-	out := outcome{Status: "not_configured", Config: doc.Append(nil), Services: new(int)}
+	n := 0
 	if err == nil && len(d.Services) > 0 {
-		*out.Services, err = a.cfg.Source.Replace(ctx, d)
+		n, err = a.cfg.Source.Replace(ctx, d)
 	}
 	switch {
 	case err != nil:
-		*out.Services, out.Error = 0, err.Error()
-		return reply(http.StatusNotAcceptable, out)
-	case *out.Services == 0:
-		return reply(http.StatusNotAcceptable, out)
+		return changed(http.StatusNotAcceptable, "not_configured", body, outcome{new(int), err.Error()})
+	case n == 0:
+		return changed(http.StatusNotAcceptable, "not_configured", body, outcome{Services: new(int)})
 	}
-	out.Status = "ok"
-	return reply(http.StatusOK, out)
+	return changed(http.StatusOK, "ok", body, outcome{Services: &n})
 }
 
-func (a *API) clear(ctx context.Context, _ []byte) Answer {
+func (a *API) clear(ctx context.Context, _ Body) Answer {
 	if err := a.cfg.Source.Clear(ctx); err != nil {
 		return reply(http.StatusInternalServerError, failure{"error", err.Error()})
 	}
-	return reply(http.StatusOK, outcome{Status: "ok", Config: json.RawMessage("null")})
+	return changed(http.StatusOK, "ok", orNull(nil), outcome{})
 }
 
-func (a *API) boot(ctx context.Context, _ []byte) Answer {
+func (a *API) boot(ctx context.Context, _ Body) Answer {
 	if err := a.cfg.Source.Reload(ctx); err != nil {
 		return reply(http.StatusInternalServerError, failure{"error", err.Error()})
 	}
-	return reply(http.StatusOK, outcome{Status: "ok", Config: orNull(a.cfg.Source.Document(true))})
+	return changed(http.StatusOK, "ok", orNull(a.cfg.Source.Document(true)), outcome{})
 }
 
-func (a *API) names(context.Context, []byte) Answer { return raw(a.cfg.Names()) }
+func (a *API) names(context.Context, Body) Answer { return raw(a.cfg.Names()) }

@@ -36,7 +36,7 @@ func serve(t *testing.T, mode string, cfg portal.Config) *httptest.Server {
 	}()
 	<-first
 	s := httptest.NewServer(New(Config{
-		Mode: mode, Source: src,
+		Mode: mode, Source: src, Limit: 1 << 20,
 		Manifests: func() json.RawMessage { return json.RawMessage(`{"a":[]}`) },
 		Names:     func() json.RawMessage { return json.RawMessage(`{"n:1":{}}`) },
 		Faults:    func() map[string]string { return map[string]string{"9": "secret", "1": "why"} },
@@ -124,6 +124,9 @@ func TestConfiguration(t *testing.T) {
 		{`POST /config {"services":7}`, 406, "*"},
 		{`POST /config 7`, 406, "*"},
 		{"GET /config", 200, `{"services":[{"id":43}]}` + "\n"},
+		{"PUT /config " + strings.Repeat(" ", 1<<20+1), 413, `{"status":"error","error":"a configuration may have 1048576 bytes (WEIR_PRODUCTS_LIMIT)"}` + "\n"},
+		{"PUT /status/live " + strings.Repeat(" ", 1<<20+1), 404, "*"},
+		{"PUT /config {\"services\":[{\"id\":44,\"x\":\"\n\"}]}", 200, `{"status":"ok","config":{"services":[{"id":44,"x":"\u000a"}]},"services":1}` + "\n"},
 		{"POST /boot", 200, `{"status":"ok","config":{"services":[{"id":1}],"oidc":[{"service_id":"1"}]}}` + "\n"},
 		{"GET /config", 200, `{"services":[{"id":1}]}` + "\n"},
 	})

@@ -327,15 +327,40 @@ func (n *next) retireProduct(r *Route) {
 }
 
 func (n *next) setProduct(old, e *productEntry) {
+	before := make([]host, len(e.hosts))
+	for i, name := range e.hosts {
+		before[i], _ = n.hosts.Get(name)
+	}
 	if old != nil {
 		n.leaveHosts(old)
 	}
-	for _, name := range e.hosts {
+	for i, name := range e.hosts {
 		at, _ := n.hosts.Get(name)
-		i, _ := slices.BinarySearchFunc(at, e, byPlace)
-		n.hosts.Set(name, slices.Insert(slices.Clone(at), i, e))
+		place, _ := slices.BinarySearchFunc(at, e, byPlace)
+		at = slices.Insert(slices.Clone(at), place, e)
+		n.hosts.Set(name, at)
+		n.warnOfHost(name, before[i], at, e)
 	}
 	n.products.Set(e.ID, e)
+}
+
+// warnOfHost logs that a host does not lead to a product that has it, because one
+// that stands before has it, too (APIcast's words), if that is new. Where paths
+// choose among the products of a host, or routes choose them, it means nothing.
+func (n *next) warnOfHost(name string, before, at host, e *productEntry) {
+	p := &n.config.Products
+	if p.Choose != nil || p.Runtime.PathRouting || p.Runtime.PathRoutingOnly {
+		return
+	}
+	skipped, first := e.ID, at[0].ID
+	switch was := slices.IndexFunc(before, func(x *productEntry) bool { return x.ID == e.ID }); {
+	case first != e.ID && was <= 0:
+	case first == e.ID && was != 0 && len(before) > 0:
+		skipped = before[0].ID
+	default:
+		return
+	}
+	n.config.Log.Warn(fmt.Sprintf("skipping host %s for service %s already defined by service %s", name, skipped, first))
 }
 
 func (n *next) leaveHosts(e *productEntry) {

@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +33,12 @@ func testPolicy(name string, guard bool) plugin.Spec {
 
 func productApplier(t *testing.T, s threescale.Settings) *Applier {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	return loggedApplier(t, s, slog.DiscardHandler)
+}
+
+func loggedApplier(t *testing.T, s threescale.Settings, to slog.Handler) *Applier {
+	t.Helper()
+	log := slog.New(to)
 	rt := threescale.NewRuntime(s, log, meter.New(0), time.Now)
 	a := New(Config{Log: log, Products: Products{
 		Policies: []plugin.Spec{testPolicy("apicast", true), testPolicy("other", false), testPolicy("on_failed", false)},
@@ -93,6 +100,50 @@ func TestProductsByHost(t *testing.T) {
 	a.ApplyProducts(model.Delta{Del: []model.Key{{Kind: model.KindProduct, ID: "2"}}})
 	if got := found(a.Current(), "both.test", "/"); got != "1" {
 		t.Errorf("after the deletion: %s", got)
+	}
+}
+
+// Which product does not get a host that it has is logged when that begins.
+func TestSharedHosts(t *testing.T) {
+	var log bytes.Buffer
+	to := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})
+	a := loggedApplier(t, threescale.Settings{}, to)
+	for _, step := range []struct {
+		put  []model.Object
+		del  string
+		want string // lines: host, skipped, first
+	}{
+		{put: []model.Object{product("1", 10, `"hosts":["a","both"]`), product("2", 20, `"hosts":["both","b"]`), product("3", 30, `"hosts":["both"]`)},
+			want: "both 2 1, both 3 1"},
+		{put: []model.Object{product("2", 20, `"hosts":["both","b"],"secret_token":"new"`)}},                   // it was skipped before
+		{put: []model.Object{product("1", 10, `"hosts":["a","a"]`)}},                                           // 2 takes over
+		{put: []model.Object{product("1", 10, `"hosts":["a","both"]`)}, want: "both 2 1"},                      // and gives it back
+		{put: []model.Object{product("1", 40, `"hosts":["a","both"]`)}, want: "both 1 2"},                      // moved behind
+		{put: []model.Object{product("4", 50, `"hosts":["a"]`)}, del: "1", want: "a 4 1"},                      // deleted meanwhile
+		{put: []model.Object{product("4", 50, `"hosts":["a"],"secret_token":"new"`)}},                          // alone now
+		{put: []model.Object{product("5", 60, `"hosts":7`), product("6", 70, `"hosts":["A"]`)}, want: "a 6 4"}, // as it is written
+	} {
+		log.Reset()
+		a.ApplyProducts(model.Delta{Put: step.put})
+		if step.del != "" {
+			a.ApplyProducts(model.Delta{Del: []model.Key{{Kind: model.KindProduct, ID: step.del}}})
+		}
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			if _, rest, found := strings.Cut(line, "skipping host "); found {
+				words := strings.Fields(strings.Trim(rest, "\"\n"))
+				got = append(got, words[0]+" "+words[3]+" "+words[8])
+			}
+		}
+		if s := strings.Join(got, ", "); s != step.want {
+			t.Errorf("%s: %q, want %q", step.put[0].Raw, s, step.want)
+		}
+	}
+	log.Reset()
+	a = loggedApplier(t, threescale.Settings{PathRouting: true}, to)
+	a.ApplyProducts(model.Delta{Put: []model.Object{product("1", 1, `"hosts":["h"]`), product("2", 2, `"hosts":["h"]`)}})
+	if strings.Contains(log.String(), "skipping") {
+		t.Error(log.String())
 	}
 }
 

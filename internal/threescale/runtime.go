@@ -33,8 +33,6 @@ type Settings struct {
 
 	UpstreamHead int // bytes of a response's head: APICAST_PROXY_BUFFER_SIZE; 0: the gateway's limit
 
-	RedisURL string // REDIS_URL, or of REDIS_HOST and REDIS_PORT
-
 	// The forward proxies of the environment; NoProxy are the hosts that are
 	// reached without.
 	HTTPProxy, HTTPSProxy, AllProxy, NoProxy string
@@ -76,7 +74,7 @@ type Runtime struct {
 	// Manage answers the management API (apicast.md §7) in a mode, an empty one
 	// being the process's; nil: there is no such API. It is set before the first
 	// request.
-	Manage func(ctx context.Context, mode, method, path string, body []byte) Managed
+	Manage func(ctx context.Context, mode, method, path string, body func(limit int64) ([]byte, error)) Managed
 
 	proxies *Proxies       // of the environment
 	retryOn *model.RetryOn // nil: nginx's default

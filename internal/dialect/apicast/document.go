@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +23,15 @@ type Document struct {
 	// it does not.
 	TTL *time.Duration
 
-	Services []json.RawMessage // nil: the document does not say
+	Services []json.RawMessage // parts of the text; nil: the document does not say
 	OIDC     []json.RawMessage // by place in Services; may be shorter
 }
+
+// MaxServices is how many services a configuration may have.
+const MaxServices = 250_000
+
+// ErrTooMany says that it has more.
+var ErrTooMany = fmt.Errorf("there are more than %d services in it", MaxServices)
 
 // ErrNoConfiguration says that a text stands for no configuration at all: it is
 // empty, or null.
@@ -38,20 +45,52 @@ type documentDoc struct {
 	OIDC        list     `json:"oidc"`
 }
 
-// Read reads a document. A syntax error is told in the words of lua-cjson.
+// Read reads a document, which has the text from then on. A syntax error is told
+// in the words of lua-cjson.
 func Read(raw []byte) (*Document, error) {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
 		return nil, ErrNoConfiguration
 	}
-	var d documentDoc
-	if err := Unmarshal(raw, &d); err != nil {
+	raw, err := document.Strict(raw)
+	if err != nil {
 		return nil, err
 	}
-	out := &Document{Timestamp: string(d.Timestamp), ProviderKey: string(d.ProviderKey), Services: d.Services, OIDC: d.OIDC}
+	var d documentDoc
+	if err := decode(raw, &d); err != nil {
+		return nil, err
+	}
+	out := &Document{Timestamp: string(d.Timestamp), ProviderKey: string(d.ProviderKey)}
 	if d.TTL != nil {
 		out.TTL = (*time.Duration)(d.TTL)
 	}
-	return out, nil
+	w := document.WalkText(raw)
+	w.Object(func(name string) bool {
+		into := map[string]*[]json.RawMessage{"services": &out.Services, "oidc": &out.OIDC}[name]
+		value, ok := w.Value()
+		if into != nil {
+			*into, err = items(value)
+		}
+		return ok && err == nil
+	})
+	return out, err
+}
+
+// items are those of a list.
+func items(value []byte) (all []json.RawMessage, err error) {
+	if !bytes.Equal(value, []byte("null")) {
+		all = []json.RawMessage{}
+	}
+	w := document.WalkText(value)
+	w.Array(func() bool {
+		item, _ := w.Value()
+		if len(all) == MaxServices {
+			err = ErrTooMany
+			return false
+		}
+		all = append(all, item)
+		return true
+	})
+	return all, err
 }
 
 // Unmarshal is json.Unmarshal for what lua-cjson reads: it takes control
@@ -61,11 +100,11 @@ func Unmarshal(raw []byte, v any) error {
 	if _, syntax := errors.AsType[*json.SyntaxError](err); !syntax {
 		return worded(err)
 	}
-	parsed, err := document.Parse(raw)
+	strict, err := document.Strict(raw)
 	if err != nil {
 		return err
 	}
-	return decode(parsed.Append(nil), v)
+	return decode(strict, v)
 }
 
 // seconds is a JSON number, perhaps written as text.
@@ -80,23 +119,22 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// list is a JSON array, or an empty object, which is how Lua writes an empty
-// array; null is an empty one.
-type list []json.RawMessage
+// list checks that a value is a JSON array, or an empty object, which is how Lua
+// writes an empty array, or null.
+type list struct{}
 
-func (l *list) UnmarshalJSON(b []byte) error {
-	if b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
-		*l = list{}
+func (*list) UnmarshalJSON(b []byte) error {
+	if b[0] == '[' || b[0] == 'n' || b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
 		return nil
 	}
-	return json.Unmarshal(b, (*[]json.RawMessage)(l))
+	return json.Unmarshal(b, new([]struct{}))
 }
 
 // An Entry is a service of a document and what belongs to it.
 type Entry struct {
 	ID      string
 	Hosts   []string        // lower case
-	Service json.RawMessage // as it is in the document
+	Service json.RawMessage // as it is in the document; a part of alone
 	OIDC    json.RawMessage // nil: the document has none
 
 	// Issuer is where the OIDC part is to be discovered, because the document has
@@ -105,15 +143,24 @@ type Entry struct {
 
 	// Fault, if not nil, is why the service cannot run; it has an id at least.
 	Fault error
+
+	alone json.RawMessage // the Product without an OIDC part
 }
 
-// Append appends the entry's document, a Product's JSON text.
-func (e *Entry) Append(dst []byte) []byte {
-	dst = append(append(dst, `{"service":`...), e.Service...)
-	if e.OIDC != nil {
-		dst = append(append(dst, `,"oidc":`...), e.OIDC...)
+const opening = `{"service":`
+
+// newEntry is the entry of a service, whose text it copies.
+func newEntry(id string, service []byte) *Entry {
+	alone := append(append(append(make([]byte, 0, len(opening)+len(service)+1), opening...), service...), '}')
+	return &Entry{ID: id, Service: alone[len(opening) : len(alone)-1 : len(alone)-1], alone: alone}
+}
+
+// Product is the JSON text of the Product with this OIDC part; nil: it has none.
+func (e *Entry) Product(oidc json.RawMessage) json.RawMessage {
+	if oidc == nil {
+		return e.alone
 	}
-	return append(dst, '}')
+	return slices.Concat(e.alone[:len(e.alone)-1], []byte(`,"oidc":`), oidc, []byte(`}`))
 }
 
 type entryDoc struct {
@@ -126,7 +173,7 @@ type entryDoc struct {
 	} `json:"proxy"`
 }
 
-// ReadEntry reads a service of a document.
+// ReadEntry reads a service of a document. It does not keep the text.
 func ReadEntry(service json.RawMessage) (*Entry, error) {
 	var d entryDoc
 	if !isObject(service) {
@@ -139,9 +186,11 @@ func ReadEntry(service json.RawMessage) (*Entry, error) {
 		if json.Unmarshal(service, &named) != nil || named.ID == "" {
 			return nil, err
 		}
-		return &Entry{ID: string(named.ID), Service: service, Fault: err}, nil
+		e := newEntry(string(named.ID), service)
+		e.Fault = err
+		return e, nil
 	}
-	e := &Entry{ID: cmp.Or(string(d.ID), "default"), Service: service}
+	e := newEntry(cmp.Or(string(d.ID), "default"), service)
 	if d.Proxy == nil || d.Proxy.Hosts == nil {
 		e.Hosts = []string{"localhost"}
 	}
@@ -188,9 +237,9 @@ func (d *Document) Entries(f Filter) (kept []*Entry, left []error) {
 		}
 		seen[e.ID] = true
 		if oidc := named[e.ID]; oidc != nil {
-			e.OIDC = oidc
+			e.OIDC = bytes.Clone(oidc)
 		} else if i < len(d.OIDC) && isObject(d.OIDC[i]) && serviceOf(d.OIDC[i]) == "" {
-			e.OIDC = d.OIDC[i]
+			e.OIDC = bytes.Clone(d.OIDC[i])
 		}
 		if e.OIDC != nil {
 			e.Issuer = ""

@@ -121,13 +121,13 @@ func describe(e *Entry) string {
 	return s
 }
 
-func TestAppend(t *testing.T) {
+func TestProduct(t *testing.T) {
 	d, err := Read([]byte(`{"services":[{"id":7,"proxy":{"hosts":["h"]}}],"oidc":[{"issuer":"i","config":{"id_token_signing_alg_values_supported":["RS256"]},"keys":{"k":{"kty":"RSA"}}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept, _ := d.Entries(Filter{})
-	p, err := Decode(kept[0].Append(nil))
+	p, err := Decode(kept[0].Product(kept[0].OIDC))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func FuzzRead(f *testing.F) {
 		}
 		kept, _ := d.Entries(Filter{})
 		for _, e := range kept {
-			p, err := Decode(e.Append(nil))
+			p, err := Decode(e.Product(e.OIDC))
 			if e.Fault != nil && err == nil {
 				t.Errorf("%s has a fault and is decoded", e.Service)
 			}

@@ -246,7 +246,7 @@ func (s *Standalone) add(id, name, upstream string, chain []json.RawMessage) {
 	if err != nil {
 		panic(err) // texts, and what was JSON
 	}
-	s.Entries = append(s.Entries, &Entry{ID: id, Service: raw})
+	s.Entries = append(s.Entries, newEntry(id, raw))
 }
 
 func (s *Standalone) routes(docs []routeDoc, ports map[string][]int, at string) (Routes, error) {

@@ -59,7 +59,7 @@ func TestStandaloneProducts(t *testing.T) {
 	}
 	var got []string
 	for _, e := range s.Entries {
-		p, err := Decode(e.Append(nil))
+		p, err := Decode(e.Product(e.OIDC))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func FuzzReadStandalone(f *testing.F) {
 			t.Errorf("a route leads to %s, which is not there", id)
 		}
 		for _, e := range s.Entries {
-			if _, err := Decode(e.Append(nil)); err != nil {
+			if _, err := Decode(e.Product(e.OIDC)); err != nil {
 				t.Errorf("%s: %v", e.Service, err)
 			}
 		}

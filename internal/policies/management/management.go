@@ -20,10 +20,8 @@ type Config struct {
 	Mode string `json:"mode" doc:"disabled, status, policies or debug; absent: the process's."`
 }
 
-const (
-	maxBody  = 64 << 20    // bytes of a configuration
-	patience = time.Minute // for what a request makes the gateway do
-)
+// patience is for what a request makes the gateway do.
+const patience = time.Minute
 
 func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	rt := threescale.ProductOf(env).Runtime
@@ -32,16 +30,9 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		if c.To.Upstream != nil || rt.Manage == nil {
 			return nil
 		}
-		var body []byte
-		if m := c.Request.Method; m == "PUT" || m == "POST" {
-			var err error
-			if body, err = c.Buffer.Body(maxBody); err != nil {
-				return plugin.Text(413, "")
-			}
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		out := rt.Manage(ctx, mode, c.Request.Method, c.Path, body)
+		out := rt.Manage(ctx, mode, c.Request.Method, c.Path, c.Buffer.Body)
 		return &plugin.Reply{Status: out.Status, Header: [][2]string{{"Content-Type", out.Type}}, Body: out.Body}
 	}}, nil
 }

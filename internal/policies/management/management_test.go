@@ -13,7 +13,11 @@ func TestManagement(t *testing.T) {
 	rt := threescaletest.Runtime(time.Now)
 	defer rt.Close()
 	var asked string
-	rt.Manage = func(_ context.Context, mode, method, path string, body []byte) threescale.Managed {
+	rt.Manage = func(_ context.Context, mode, method, path string, read func(int64) ([]byte, error)) threescale.Managed {
+		body, err := read(100)
+		if err != nil {
+			t.Error(err)
+		}
 		asked = mode + " " + method + " " + path + " " + string(body)
 		return threescale.Managed{Status: 200, Type: "application/json", Body: []byte("{}\n")}
 	}

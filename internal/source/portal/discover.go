@@ -24,13 +24,16 @@ const unknownKeyEvery = time.Minute
 const (
 	discoveryTime  = 10 * time.Second // for an issuer's answers
 	discoveryPause = 10 * time.Second // after one that was of no use
+
+	discoveryRoom = 16 << 20 // bytes of answers at a time; an issuer's have some kilobytes
 )
 
 // issuers are the OIDC parts that were discovered, by endpoint. An endpoint that
 // does not answer keeps what it said last.
 type issuers struct {
 	*fetcher
-	now func() time.Time
+	room room // of answers
+	now  func() time.Time
 
 	mu    sync.Mutex
 	known map[string]*issuer
@@ -169,7 +172,9 @@ func (s *issuers) discover(ctx context.Context, endpoint string) (name string, o
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return "", nil, fmt.Errorf("OIDC url is not valid, uri: %q", redact(endpoint))
 	}
-	config, err := get(ctx, s.fetcher, join(endpoint, ".well-known/openid-configuration"), isJSON, readObject)
+	v := s.room.enter()
+	defer v.leave()
+	config, err := get(ctx, s.fetcher, question{join(endpoint, ".well-known/openid-configuration"), v, isJSON}, readObject)
 	if err != nil {
 		return "", nil, err
 	}
@@ -183,7 +188,7 @@ func (s *issuers) discover(ctx context.Context, endpoint string) (name string, o
 	if d.JWKS == "" {
 		return "", nil, errors.New("no jwks_uri")
 	}
-	keys, err := get(ctx, s.fetcher, d.JWKS, isJSON, readKeys)
+	keys, err := get(ctx, s.fetcher, question{d.JWKS, v, isJSON}, readKeys)
 	if err != nil {
 		return "", nil, err
 	}

@@ -1,7 +1,6 @@
 package portal
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,14 +11,43 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"weir/internal/document"
 )
 
 const (
-	maxAnswer   = 256 << 20 // bytes
 	answerTime  = time.Minute
 	maxRemember = 100_000 // URLs
 )
+
+// A room is what may be read of answers at the same time, for one purpose.
+type room struct {
+	limit   int64 // bytes
+	setting string
+	taken   atomic.Int64 // by visits that are not over
+}
+
+// A visit is one use of a room: a load, whose answers are kept until it is over.
+type visit struct {
+	*room
+	taken atomic.Int64
+}
+
+func (r *room) enter() *visit { return &visit{room: r} }
+
+// leave gives back what the visit took.
+func (v *visit) leave() { v.room.taken.Add(-v.taken.Load()) }
+
+// take takes so many bytes, if there is room for them.
+func (v *visit) take(bytes int64) error {
+	v.taken.Add(bytes)
+	if v.room.taken.Add(bytes) > v.limit {
+		return fmt.Errorf("more than %d bytes are answered (%s)", v.limit, v.setting)
+	}
+	return nil
+}
 
 // A fetcher asks HTTP servers, and remembers what they said to ask again only for
 // what has changed.
@@ -42,8 +70,8 @@ type Traffic struct {
 // A page is what a URL answered with.
 type page struct {
 	etag, modified string
-	digest         [sha256.Size]byte
-	content        any // what was read out of it
+	digest         [sha256.Size]byte // unless it was read as it arrived
+	content        any               // what was read out of it
 }
 
 func newFetcher(transport http.RoundTripper, agent string) *fetcher {
@@ -69,59 +97,90 @@ func (s statusError) Error() string {
 	return fmt.Sprintf("invalid status: %d", int(s))
 }
 
-// get returns what read makes of the answer of a URL: the same as last time, if
-// that is the same. check, if not nil, may refuse a header. read may not keep the
-// answer.
-func get[T any](ctx context.Context, f *fetcher, address string, check func(http.Header) error, read func([]byte) (T, error)) (content T, err error) {
-	return reget(ctx, f, address, check, func(body []byte, _ T) (T, error) { return read(body) })
+// A question is what a URL is asked.
+type question struct {
+	address string
+	visit   *visit
+	check   func(http.Header) error // may refuse an answer; nil: does not
 }
 
-// reget is get with a read that is told what it made of the answer before; the
-// zero T: there was none.
-func reget[T any](ctx context.Context, f *fetcher, address string, check func(http.Header) error, read func(body []byte, before T) (T, error)) (content T, err error) {
+// get returns what read makes of an answer: the same as last time, if that is the
+// same. read has the answer from then on.
+func get[T any](ctx context.Context, f *fetcher, q question, read func([]byte) (T, error)) (content T, err error) {
+	return ask[T](ctx, f, q, func(body *answer, old *page) (p *page, err error) {
+		text, err := body.all()
+		if err != nil {
+			return nil, err
+		}
+		p = &page{digest: sha256.Sum256(text)}
+		if old != nil && p.digest == old.digest {
+			p.content = old.content
+			return p, nil
+		}
+		p.content, err = read(text)
+		return p, err
+	})
+}
+
+// reget is get for what is read as it arrives; read is told what it made of the
+// answer before, the zero T if there was none.
+func reget[T any](ctx context.Context, f *fetcher, q question, read func(body io.Reader, before T) (T, error)) (content T, err error) {
+	return ask[T](ctx, f, q, func(body *answer, old *page) (p *page, err error) {
+		var before T
+		if old != nil {
+			before = old.content.(T)
+		}
+		p = new(page)
+		p.content, err = read(body, before)
+		return p, err
+	})
+}
+
+// ask asks a URL and remembers what read makes of the answer; old is what it was
+// before, nil if there was none.
+func ask[T any](ctx context.Context, f *fetcher, q question, read func(body *answer, old *page) (*page, error)) (content T, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s: %w", redact(address), plain(err))
+			err = fmt.Errorf("%s: %w", redact(q.address), plain(err))
 		}
 	}()
 	f.mu.Lock()
-	old := f.urls[address]
+	old := f.urls[q.address]
 	f.mu.Unlock()
 	if old != nil {
 		if _, alike := old.content.(T); !alike {
 			old = nil // it was read as something else: an issuer chooses the URL of its keys
 		}
 	}
-	body := bodies.Get().(*bytes.Buffer)
-	defer bodies.Put(body)
-	body.Reset()
-	next, err := f.ask(ctx, address, old, check, body)
+	res, err := f.do(ctx, q.address, old)
 	if err != nil {
 		return content, err
 	}
+	defer res.Body.Close()
+	body := &answer{Body: res.Body, visit: q.visit, size: res.ContentLength}
+	defer func() { f.count(body.read, res.StatusCode == http.StatusNotModified) }()
 	switch {
-	case next == old:
+	case old != nil && res.StatusCode == http.StatusNotModified:
 		return old.content.(T), nil
-	case old != nil && next.digest == old.digest:
-		next.content = old.content
-	default:
-		if old != nil {
-			content = old.content.(T)
-		}
-		if content, err = read(body.Bytes(), content); err != nil {
+	case res.StatusCode != http.StatusOK:
+		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // a connection whose answer was read is used again
+		return content, statusError(res.StatusCode)
+	case q.check != nil:
+		if err := q.check(res.Header); err != nil {
 			return content, err
 		}
-		next.content = content
 	}
-	f.remember(address, next)
+	next, err := read(body, old)
+	if err != nil {
+		return content, err
+	}
+	next.etag, next.modified = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
+	f.remember(q.address, next)
 	return next.content.(T), nil
 }
 
-// bodies are buffers for answers: a portal's are large, and all alike.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// ask asks; the body is empty where nothing has changed.
-func (f *fetcher) ask(ctx context.Context, address string, old *page, check func(http.Header) error, body *bytes.Buffer) (*page, error) {
+// do asks, for what is not as it was.
+func (f *fetcher) do(ctx context.Context, address string, old *page) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -133,40 +192,40 @@ func (f *fetcher) ask(ctx context.Context, address string, old *page, check func
 	if old != nil && old.modified != "" {
 		r.Header.Set("If-Modified-Since", old.modified)
 	}
-	res, err := f.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	if 0 < res.ContentLength && res.ContentLength <= maxAnswer {
-		body.Grow(int(res.ContentLength) + bytes.MinRead) // what ReadFrom wants to have left
-	}
-	_, err = body.ReadFrom(io.LimitReader(res.Body, maxAnswer+1))
-	same := old != nil && res.StatusCode == http.StatusNotModified
-	f.count(body.Len(), same)
-	switch {
-	case err != nil:
-		return nil, err
-	case body.Len() > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	case same:
-		return old, nil
-	case res.StatusCode != http.StatusOK:
-		return nil, statusError(res.StatusCode)
-	}
-	if check != nil {
-		if err := check(res.Header); err != nil {
-			return nil, err
-		}
-	}
-	return &page{etag: res.Header.Get("ETag"), modified: res.Header.Get("Last-Modified"), digest: sha256.Sum256(body.Bytes())}, nil
+	return f.client.Do(r)
 }
 
-func (f *fetcher) count(bytes int, same bool) {
+// An answer is the body of one. What is read of it takes room.
+type answer struct {
+	Body  io.Reader
+	visit *visit
+	size  int64 // as its head says; below 0: it does not
+	read  int64
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.Body.Read(p)
+	a.read += int64(n)
+	if full := a.visit.take(int64(n)); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+// all is the whole text.
+func (a *answer) all() ([]byte, error) {
+	if a.size > a.visit.limit {
+		return nil, a.visit.take(a.size)
+	}
+	return document.ReadText(a, a.size)
+}
+
+func (f *fetcher) count(bytes int64, same bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen.Requests++
-	f.seen.Bytes += int64(bytes)
+	f.seen.Bytes += bytes
 	if same {
 		f.seen.NotModified++
 	}

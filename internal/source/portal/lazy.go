@@ -65,7 +65,8 @@ func (s *Source) fresh(host string) (known, fresh bool) {
 // force, if there is one: at once if it was loaded not longer ago than it may be
 // kept, or by another loader than the lazy one. Several that want one host share
 // its load. An error says that it could not be loaded; what was loaded before
-// stays in force, and those who want it then do not wait for the next try.
+// stays in force, and, unless nothing may be kept, those who want it then do not
+// wait for the next try.
 func (s *Source) Want(ctx context.Context, host string) error {
 	if !s.cfg.Lazy {
 		return nil
@@ -75,8 +76,8 @@ func (s *Source) Want(ctx context.Context, host string) error {
 		return nil
 	}
 	f := s.fly(host)
-	if known && s.failing() {
-		return nil
+	if known && s.cfg.TTL != 0 && s.failing() {
+		return nil // where nothing may be kept every request asks, whatever came of the last one
 	}
 	wait := time.NewTimer(hostWait)
 	defer wait.Stop()

@@ -35,6 +35,29 @@ func TestLazyNoCache(t *testing.T) {
 	}
 }
 
+// With cache 0 the first request after an outage sees what is there then, and one
+// during it what was good last.
+func TestLazyNoCacheOutage(t *testing.T) {
+	p := newPorta(t, svc(1, "a", `,"secret_token":"before"`))
+	b := start(t, lazy(p, 0)).started()
+	if err := b.want("a"); err != nil {
+		t.Fatal(err)
+	}
+	p.edit(func() { p.status = http.StatusBadGateway })
+	for range 2 {
+		if err := b.want("a"); err == nil || !strings.Contains(b.product("1"), "before") {
+			t.Error(err, b.product("1"))
+		}
+	}
+	p.edit(func() {
+		p.status = 0
+		p.services["1"] = svc(1, "a", `,"secret_token":"after"`)
+	})
+	if err := b.want("a"); err != nil || !strings.Contains(b.product("1"), "after") {
+		t.Error(err, b.product("1"))
+	}
+}
+
 // While a host is loaded, requests for it share a load that begins after they
 // came: it sees what was changed before they did.
 func TestLazyCoalesced(t *testing.T) {
@@ -121,10 +144,11 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func configs(docs ...string) string {
+	wrapped := make([]string, len(docs))
 	for i, d := range docs {
-		docs[i] = `{"proxy_config":{"content":` + d + `}}`
+		wrapped[i] = `{"proxy_config":{"content":` + d + `}}`
 	}
-	return `{"proxy_configs":[` + strings.Join(docs, ",") + `]}`
+	return `{"proxy_configs":[` + strings.Join(wrapped, ",") + `]}`
 }
 
 func TestLazyTTL(t *testing.T) {

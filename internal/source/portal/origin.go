@@ -17,21 +17,27 @@ type origin struct {
 	*fetcher
 	Config
 	where
+	room    room // of what is loaded
 	v2      *v2
 	issuers *issuers
 
 	mu   sync.Mutex
 	read *fileRead // of the file; nil: it was not read
 
-	entriesOf *apicast.Document // whose services kept are; a document that is the same is not read again
-	kept      []*apicast.Entry
+}
+
+// A whole is a document of which what is not served was left out.
+type whole struct {
+	entries []*apicast.Entry
+	named   bool           // the document says which services there are
+	ttl     *time.Duration // its own; nil: it has none
 }
 
 // fileRead is what a file held when it was read.
 type fileRead struct {
 	info fs.FileInfo
 	at   time.Time
-	doc  *apicast.Document
+	doc  *whole
 }
 
 // loaded is what came from the origin.
@@ -54,7 +60,8 @@ func newOrigin(cfg Config) (*origin, error) {
 	f := newFetcher(cfg.Transport, cfg.UserAgent)
 	o := &origin{fetcher: f, Config: cfg, where: w}
 	o.v2 = &v2{fetcher: f, Config: cfg, last: &lastGood{}}
-	o.issuers = &issuers{fetcher: f, now: cfg.Now, known: map[string]*issuer{}}
+	o.room.limit, o.room.setting = cfg.Limit, "WEIR_PRODUCTS_LIMIT"
+	o.issuers = &issuers{fetcher: f, room: room{limit: discoveryRoom, setting: "fixed"}, now: cfg.Now, known: map[string]*issuer{}}
 	return o, nil
 }
 
@@ -83,11 +90,12 @@ func (o *origin) load(ctx context.Context, host string) (*loaded, error) {
 }
 
 func (o *origin) local(out *loaded) ([]*apicast.Entry, error) {
-	d, err := o.document()
+	w, err := o.document()
 	if err != nil {
 		return nil, err
 	}
-	return o.entries(d, out), nil
+	out.ttl = w.ttl
+	return w.entries, nil
 }
 
 // standalone reads a document of the policy standalone.
@@ -112,7 +120,7 @@ var errNoStandalone = errors.New("a document of the policy standalone is a file 
 
 // document is that of the file or the data URL; of a file that has not changed
 // it is the same as before.
-func (o *origin) document() (*apicast.Document, error) {
+func (o *origin) document() (*whole, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.data != nil {
@@ -121,7 +129,7 @@ func (o *origin) document() (*apicast.Document, error) {
 			if err != nil {
 				return nil, err
 			}
-			o.read = &fileRead{doc: d}
+			o.read = &fileRead{doc: o.whole(d)}
 		}
 		return o.read.doc, nil
 	}
@@ -140,27 +148,29 @@ func (o *origin) document() (*apicast.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Services == nil && o.read != nil && o.read.doc.Services != nil {
+	if d.Services == nil && o.read != nil && o.read.doc.named {
 		return nil, fmt.Errorf("%s: %w", o.file, errNoServices) // a gateway may start with {}, but not lose what it has to it
 	}
-	o.read = &fileRead{info, now, d}
-	return d, nil
+	o.read = &fileRead{info, now, o.whole(d)}
+	return o.read.doc, nil
 }
 
-// entries are the services of a whole document that are served.
-func (o *origin) entries(d *apicast.Document, out *loaded) []*apicast.Entry {
-	out.ttl = d.TTL
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.entriesOf == d {
-		return o.kept
-	}
+// whole takes of a document what is served.
+func (o *origin) whole(d *apicast.Document) *whole {
 	entries, left := d.Entries(o.Filter)
-	for _, err := range left {
+	o.leftOut(left)
+	return &whole{entries, d.Services != nil, d.TTL}
+}
+
+// leftOut logs why services are not served.
+func (o *origin) leftOut(left []error) {
+	const most = 100
+	for _, err := range left[:min(len(left), most)] {
 		o.Log.Warn("3scale configuration: left out", "err", err)
 	}
-	o.entriesOf, o.kept = d, entries
-	return entries
+	if len(left) > most {
+		o.Log.Warn("3scale configuration: more is left out", "services", len(left)-most)
+	}
 }
 
 // remote asks the portal, in its old form where the new one has nothing.
@@ -168,7 +178,9 @@ func (o *origin) remote(ctx context.Context, out *loaded) ([]*apicast.Entry, err
 	if o.endpoint == "" {
 		return nil, errNoEndpoint
 	}
-	entries, whole, err := o.v2.load(ctx, out.host)
+	v := o.room.enter()
+	defer v.leave()
+	entries, whole, err := o.v2.load(ctx, out.host, v)
 	if err == nil {
 		out.whole = whole
 		return o.served(entries), nil
@@ -176,27 +188,30 @@ func (o *origin) remote(ctx context.Context, out *loaded) ([]*apicast.Entry, err
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	d, errV1 := o.loadV1(ctx)
+	w, errV1 := o.loadV1(ctx, v)
 	if errV1 != nil {
 		return nil, fmt.Errorf("%w; as a whole document: %w", err, errV1)
 	}
-	return o.entries(d, out), nil
+	out.ttl = w.ttl
+	return w.entries, nil
 }
 
 // served are the services of the portal that are served, the first of each id.
 func (o *origin) served(entries []*apicast.Entry) []*apicast.Entry {
 	var out []*apicast.Entry
+	var left []error
 	seen := map[string]bool{}
 	for _, e := range entries {
 		switch {
 		case !o.Filter.Keeps(e):
 		case seen[e.ID]:
-			o.Log.Warn("3scale configuration: left out", "err", fmt.Errorf("service %s is there already", e.ID))
+			left = append(left, fmt.Errorf("service %s is there already", e.ID))
 		default:
 			seen[e.ID] = true
 			out = append(out, e)
 		}
 	}
+	o.leftOut(left)
 	return out
 }
 

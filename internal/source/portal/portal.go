@@ -5,6 +5,7 @@
 package portal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,12 +39,19 @@ type Config struct {
 	TTL     time.Duration // how long what was loaded is kept; below 0: for ever
 	Timeout time.Duration // how long the portal may take to be there (old API)
 
+	// Limit is how many bytes the portal's answers to one question may have
+	// together, the pages of a list for instance; 0: DefaultLimit.
+	Limit int64
+
 	UserAgent string
 	Transport http.RoundTripper // default: http.DefaultTransport
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	Log       *slog.Logger
 	Now       func() time.Time
 }
+
+// DefaultLimit is enough for some ten thousand products.
+const DefaultLimit = 128 << 20
 
 // hostWait bounds how long a request waits for the configuration of its host.
 const hostWait = 15 * time.Second
@@ -101,6 +109,7 @@ func New(cfg Config) (*Source, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
 	if cfg.Transport == nil {
 		cfg.Transport = http.DefaultTransport
 	}
@@ -366,7 +375,8 @@ func (s *Source) serve(ctx context.Context, out *loaded) error {
 // and returns the number of its services.
 func (s *Source) Replace(ctx context.Context, d *apicast.Document) (int, error) {
 	out := &loaded{whole: true, begun: s.begun.Add(1)}
-	out.services = s.origin.discovered(ctx, s.origin.entries(d, out))
+	w := s.origin.whole(d)
+	out.ttl, out.services = w.ttl, s.origin.discovered(ctx, w.entries)
 	return len(out.services), s.serve(ctx, out)
 }
 

@@ -50,10 +50,8 @@ func (s *state) with(v service, revision int64) *product {
 		p.object = old.object
 		return p
 	}
-	e := *v.Entry
-	e.OIDC = v.oidc
 	p.object = &model.Object{
-		Key: model.Key{Kind: model.KindProduct, ID: v.ID}, Modified: revision, Raw: e.Append(nil), Fault: v.Fault,
+		Key: model.Key{Kind: model.KindProduct, ID: v.ID}, Modified: revision, Raw: v.Product(v.oidc), Fault: v.Fault,
 	}
 	return p
 }

@@ -17,7 +17,7 @@ const v1Path = "/admin/api/nginx/spec.json"
 const v1Time = 10 * time.Second
 
 // loadV1 asks for the whole document at once (apicast.md §3.3).
-func (o *origin) loadV1(ctx context.Context) (*apicast.Document, error) {
+func (o *origin) loadV1(ctx context.Context, v *visit) (*whole, error) {
 	u, err := url.Parse(o.Endpoint)
 	if err != nil {
 		return nil, errors.New("the portal's URL cannot be read")
@@ -30,21 +30,20 @@ func (o *origin) loadV1(ctx context.Context) (*apicast.Document, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v1Time)
 	defer cancel()
-	return get(ctx, o.fetcher, u.String(), nil, readWhole)
+	return get(ctx, o.fetcher, question{address: u.String(), visit: v}, func(body []byte) (*whole, error) {
+		d, err := apicast.Read(body)
+		if err == nil && d.Services == nil {
+			err = errNoServices // a server that is not the portal may answer with any JSON
+		}
+		if err != nil {
+			return nil, err
+		}
+		return o.whole(d), nil
+	})
 }
 
 // errNoServices says that a document does not even say that there are none.
 var errNoServices = errors.New("there are no services in it")
-
-// readWhole takes only what says which services there are: a server that is not
-// the portal may answer with any JSON.
-func readWhole(body []byte) (*apicast.Document, error) {
-	d, err := apicast.Read(body)
-	if err == nil && d.Services == nil {
-		err = errNoServices
-	}
-	return d, err
-}
 
 // wait tries to connect until the portal is there or its time is over.
 func (o *origin) wait(ctx context.Context, u *url.URL) error {

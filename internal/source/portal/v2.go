@@ -31,7 +31,7 @@ var (
 
 // load returns the services of a host, or all; whole says that they are all,
 // whatever the host.
-func (p *v2) load(ctx context.Context, host string) (services []*apicast.Entry, whole bool, err error) {
+func (p *v2) load(ctx context.Context, host string, v *visit) (services []*apicast.Entry, whole bool, err error) {
 	u, err := url.Parse(p.Endpoint)
 	switch {
 	case err != nil:
@@ -44,37 +44,61 @@ func (p *v2) load(ctx context.Context, host string) (services []*apicast.Entry, 
 	case len(p.Versions) > 0 && hasPath:
 		return nil, false, errPinnedPath
 	case len(p.Versions) > 0:
-		services, err = p.each(ctx)
+		services, err = p.each(ctx, v)
 		return services, true, err
 	case hasPath:
 		address := join(p.Endpoint, p.Environment+".json")
 		if host != "" {
 			address += "?" + url.Values{"host": {host}}.Encode()
 		}
-		services, err = reget(ctx, p.fetcher, address, nil, again)
+		services, err = reget(ctx, p.fetcher, question{address: address, visit: v}, readList)
 	default:
-		services, err = p.pages(ctx, host)
+		services, err = p.pages(ctx, host, v)
 	}
 	return services, host == "", err
 }
 
-func (p *v2) pages(ctx context.Context, host string) (all []*apicast.Entry, err error) {
+func (p *v2) pages(ctx context.Context, host string, v *visit) (all []*apicast.Entry, err error) {
 	base := join(p.Endpoint, "admin/api/account/proxy_configs/"+p.Environment+".json")
 	query := url.Values{"version": {"latest"}, "per_page": {strconv.Itoa(perPage)}}
 	if host != "" {
 		query.Set("host", host)
 	}
+	seen := seen{}
 	for n := 1; ; n++ {
 		query.Set("page", strconv.Itoa(n))
-		some, err := reget(ctx, p.fetcher, base+"?"+query.Encode(), nil, again)
+		some, err := reget(ctx, p.fetcher, question{address: base + "?" + query.Encode(), visit: v}, readList)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
-		if len(some) != perPage {
+		ids := make([]string, len(some))
+		for i, e := range some {
+			ids[i] = e.ID
+		}
+		if !seen.brings(ids) {
 			return all, nil
 		}
+		all = append(all, some...)
+		switch {
+		case len(some) != perPage:
+			return all, nil
+		case len(all) > apicast.MaxServices:
+			return nil, apicast.ErrTooMany
+		}
 	}
+}
+
+// seen are the ids on the pages of a list.
+type seen map[string]bool
+
+// brings says whether a page has any id that was not seen: a server that knows no
+// pages gives the first one for ever.
+func (s seen) brings(ids []string) bool {
+	before := len(s)
+	for _, id := range ids {
+		s[id] = true
+	}
+	return len(s) > before
 }
 
 // A proxyConfig is how the portal wraps a service.
@@ -125,11 +149,11 @@ func readConfigs(body []byte) ([]*apicast.Entry, error) {
 
 // each asks for every service by itself, with its pinned version. One that the
 // portal does not have is left out; one that it cannot give now is as it was.
-func (p *v2) each(ctx context.Context) ([]*apicast.Entry, error) {
+func (p *v2) each(ctx context.Context, v *visit) ([]*apicast.Entry, error) {
 	ids := p.Services
 	if len(ids) == 0 {
 		var err error
-		if ids, err = p.list(ctx); err != nil {
+		if ids, err = p.list(ctx, v); err != nil {
 			return nil, fmt.Errorf("list of services: %w", err)
 		}
 	}
@@ -138,7 +162,7 @@ func (p *v2) each(ctx context.Context) ([]*apicast.Entry, error) {
 		id := ids[i]
 		version := cmp.Or(p.Versions[id], "latest")
 		address := join(p.Endpoint, fmt.Sprintf("admin/api/services/%s/proxy/configs/%s/%s.json", url.PathEscape(id), p.Environment, url.PathEscape(version)))
-		e, err := get(ctx, p.fetcher, address, nil, readConfig)
+		e, err := get(ctx, p.fetcher, question{address: address, visit: v}, readConfig)
 		if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) {
 			e = p.last.of(id)
 		}
@@ -174,17 +198,24 @@ func readConfig(body []byte) (*apicast.Entry, error) {
 }
 
 // list asks for the ids of the services.
-func (p *v2) list(ctx context.Context) (ids []string, err error) {
+func (p *v2) list(ctx context.Context, v *visit) (ids []string, err error) {
 	base := join(p.Endpoint, "admin/api/services.json")
+	seen := seen{}
 	for n := 1; ; n++ {
 		query := url.Values{"page": {strconv.Itoa(n)}, "per_page": {strconv.Itoa(perPage)}}
-		some, err := get(ctx, p.fetcher, base+"?"+query.Encode(), nil, readServices)
+		some, err := get(ctx, p.fetcher, question{address: base + "?" + query.Encode(), visit: v}, readServices)
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, some...)
-		if len(some) != perPage {
+		if !seen.brings(some) {
 			return ids, nil
+		}
+		ids = append(ids, some...)
+		switch {
+		case len(some) != perPage:
+			return ids, nil
+		case len(ids) > apicast.MaxServices:
+			return nil, apicast.ErrTooMany
 		}
 	}
 }

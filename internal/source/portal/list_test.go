@@ -1,8 +1,11 @@
 package portal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -19,7 +22,7 @@ func entriesOf(t *testing.T, docs ...string) []*apicast.Entry {
 }
 
 // What did not change is the entry that was there; the rest is read.
-func TestAgain(t *testing.T) {
+func TestList(t *testing.T) {
 	a, b, c, d := svc(1, "a", ""), svc(2, "b", `,"x":"\"}]\\"`), svc(3, "c", ""), svc(4, "d", "")
 	changed := svc(2, "b", `,"x":"y"`)
 	for name, tc := range map[string]struct {
@@ -36,7 +39,7 @@ func TestAgain(t *testing.T) {
 		"none":          {nil, ""},
 	} {
 		old := entriesOf(t, a, b, c)
-		got, err := again([]byte(configs(tc.now...)), old)
+		got, err := readList(strings.NewReader(configs(tc.now...)), old)
 		if err != nil || len(got) != len(tc.now) {
 			t.Errorf("%s: %d entries, %v", name, len(got), err)
 			continue
@@ -59,26 +62,75 @@ func TestAgain(t *testing.T) {
 }
 
 // Whatever is unusual is read as if it were the first time.
-func TestAgainUnusual(t *testing.T) {
+func TestListUnusual(t *testing.T) {
 	one := svc(1, "a", "")
 	for _, body := range []string{
 		`{"proxy_configs":{}}`, `{}`, `{"other":1}`, `null`, `[]`, ``, `{"proxy_configs":[` + `{"proxy_config":{"content":` + one + `}}`,
 		`{"proxy_configs":[{"proxy_config":{"content":` + one + `}}]}x`, `{"proxy_configs":[{"proxy_config":null}]}`,
 		`{"proxy_configs":[{"proxy_config":{}}]}`, `{"proxy_configs":[{"proxy_config":{"content":7}}]}`,
-		`{"proxy_configs":[{"proxy_config":{"content":{"id":}}}]}`, `{"proxy_configs":[{"Proxy_Config":{"content":` + one + `}}]}`,
+		`{"proxy_configs":[{"proxy_config":{"content":{"id":}}}]}`, `{"proxy_configs":[{"proxy_config":{"content":{"id":1},"content":{"id":2}}}]}`, `{"proxy_configs":[{"Proxy_Config":{"content":` + one + `}}]}`,
 		`{"proxy_configs":[{"proxy_config":{"\u0063ontent":` + one + `}}]}`,
 		` { "x" : [ 1 , "}" ] , "proxy_configs" : [ { "proxy_config" : { "id" : 1 , "content" : ` + one + ` } } ] } `,
 		`{"proxy_configs":[{"proxy_config":{"content":` + one + `}},]}`,
 	} {
 		compare(t, body, entriesOf(t, one))
+		compare(t, body, nil)
 	}
 }
 
-// compare checks that again says what readConfigs says.
+// Control characters in strings are taken, as everywhere.
+func TestListControls(t *testing.T) {
+	text := configs(svc(1, "a", ",\"x\":\"\n\t\""))
+	for _, padding := range []string{"", strings.Repeat(" ", 2<<20)} { // with it, it is not kept as a whole
+		all, err := readList(strings.NewReader(padding+text), nil)
+		if err != nil || len(all) != 1 || !json.Valid(all[0].Service) {
+			t.Errorf("%d bytes of padding: %d, %v", len(padding), len(all), err)
+		}
+	}
+}
+
+// Of an answer that is no list no more is kept than to say so.
+func TestListLong(t *testing.T) {
+	for name, c := range map[string]struct{ begin, rest, want string }{
+		"another":    {`{"x":"`, "y", errNoList.Error()},
+		"bad":        {`{"proxy_configs":[{"proxy_config":{"content":{"id":}}}],"x":"`, "y", "proxy_configs[0]: "},
+		"too many":   {`{"proxy_configs":[{"proxy_config":{"content":{}}}`, `,{"proxy_config":{"content":{}}}`, apicast.ErrTooMany.Error()},
+		"no end":     {`{"proxy_configs":[],"x":"`, "y", errNoList.Error()},
+		"no objects": {`{"proxy_configs":[1`, `,1`, errNoList.Error()},
+	} {
+		body := io.LimitReader(io.MultiReader(strings.NewReader(c.begin), &endless{c.rest, 0}), 16<<20)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		all, err := readList(body, nil)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) || all != nil {
+			t.Errorf("%s: %d, %v; want %s", name, len(all), err, c.want)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; c.want == errNoList.Error() && n > 4<<20 {
+			t.Errorf("%s: %d bytes are allocated", name, n)
+		}
+	}
+}
+
+// endless is a text again and again.
+type endless struct {
+	text string
+	at   int
+}
+
+func (e *endless) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		k := copy(p[n:], e.text[e.at:])
+		n, e.at = n+k, (e.at+k)%len(e.text)
+	}
+	return n, nil
+}
+
+// compare checks that readList says what readConfigs says.
 func compare(t *testing.T, body string, old []*apicast.Entry) {
 	t.Helper()
 	want, wantErr := readConfigs([]byte(body))
-	got, err := again([]byte(body), old)
+	got, err := readList(strings.NewReader(body), old)
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) || len(got) != len(want) {
 		t.Fatalf("%s: %d entries, %v; want %d, %v", body, len(got), err, len(want), wantErr)
 	}
@@ -89,7 +141,7 @@ func compare(t *testing.T, body string, old []*apicast.Entry) {
 	}
 }
 
-func FuzzAgain(f *testing.F) {
+func FuzzList(f *testing.F) {
 	a, b := svc(1, "a", ""), svc(2, "b", `,"x":"\"}]\\"`)
 	f.Add(configs(a, b))
 	f.Add(`{"proxy_configs":[{"proxy_config":{"content":{"id":7,"proxy":{"hosts":["A"]}}}}],"x":[{}]}`)
@@ -98,12 +150,13 @@ func FuzzAgain(f *testing.F) {
 		// Of a text that is no JSON, what did not change is taken as it was.
 		if json.Valid([]byte(body)) {
 			compare(t, body, entriesOf(t, a, b))
+			compare(t, body, nil)
 		}
 	})
 }
 
-// BenchmarkAgain: a page of which one service has changed.
-func BenchmarkAgain(b *testing.B) {
+// BenchmarkList: a page of which one service has changed.
+func BenchmarkList(b *testing.B) {
 	docs := make([]string, perPage)
 	for i := range docs {
 		docs[i] = svc(i, fmt.Sprint("h", i), `,"pad":"`+strings.Repeat("x", 2500)+`"`)
@@ -117,16 +170,16 @@ func BenchmarkAgain(b *testing.B) {
 	}
 	docs[7] = svc(7, "h7", "")
 	body := []byte(configs(docs...))
-	b.Run("again", func(b *testing.B) {
+	b.Run("changed", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := again(body, old); err != nil {
+			if _, err := readList(bytes.NewReader(body), old); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := readConfigs(body); err != nil {
+			if _, err := readList(bytes.NewReader(body), nil); err != nil {
 				b.Fatal(err)
 			}
 		}
