@@ -127,7 +127,13 @@ func (n *next) putPlugins(d model.Delta) {
 		if _, err := listed(o.Raw); err != nil && o.Fault == nil {
 			o.Fault = err
 		}
-		if n.putDocument(o) {
+		documents := n.documents[o.Kind]
+		old, had := documents.Get("")
+		again := had && old.Created != o.Created // it was deleted in between
+		if again {
+			documents.Del("")
+		}
+		if n.putDocument(o) || again {
 			n.choosePlugins()
 		}
 	}

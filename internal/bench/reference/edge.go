@@ -151,7 +151,6 @@ func (g *Generator) breakEdge(w World, key string) (Op, bool) {
 		op.Body = fmt.Sprintf(`{"id":%q,"snis":[%q],"desc":"%d","cert":"none","key":"none"}`, id, SNI(key), g.n)
 	case "stream_routes":
 		op.Body = fmt.Sprintf(`{"id":%q,"server_port":"none","desc":"%d"}`, id, g.n)
-		next.Shut = o.Shut
 		if g.rng.IntN(2) == 0 {
 			op.Body = fmt.Sprintf(`{"id":%q,"server_port":%d,"desc":"%d","plugins":{"ip-restriction":{"blacklist":5}}}`, id, g.Port(key), g.n)
 			next.Shut = true
