@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 T       ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint vuln fuzz alloc deb image clean
+.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint vuln fuzz differential alloc deb image clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ fuzz: ## fuzz every target for T=30s each
 	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(T) ./$$(dirname $$f); \
 	  done; \
 	done
+
+differential: ## random changes of the state against rebuilding it (OPERATIONS=10000000 SEED=0)
+	OPERATIONS=$(or $(OPERATIONS),10000000) SEED=$(or $(SEED),0) \
+	  $(GO) test -count=1 -timeout 0 -v -run '^TestIncrementalEqualsRebuilt$$' ./internal/snapshot
 
 alloc: ## allocations per request, exactly
 	$(GO) test -count=1 -run 'Alloc' $$(grep -rl --include='*_test.go' 'AllocsPerRun' internal | xargs -n1 dirname | sort -u | sed 's|^|./|')

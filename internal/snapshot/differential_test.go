@@ -1,162 +1,100 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
-	"math/rand/v2"
+	"log/slog"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"weir/internal/meter"
 	"weir/internal/model"
+	"weir/internal/plugin"
+	"weir/internal/plugins/keyauth"
+	"weir/internal/threescale"
+	"weir/internal/upstream"
 )
 
-// world is what the store holds: the current version of every object and, for
-// one whose current version does not compile, the last that did.
-type world struct {
-	rnd  *rand.Rand
-	now  map[model.Key]model.Object
-	good map[model.Key]model.Object
+// A stage is what appliers of worlds share: plugins, whose open configurations it
+// counts, and certificates.
+type stage struct {
+	live
+	plugins  []plugin.Spec
+	streams  []plugin.StreamSpec
+	policies []plugin.Spec
+	pairs    []pair
 }
 
-// version is a random document; ok says whether it compiles.
-func (w *world) version(k model.Key) (raw string, ok bool) {
-	r := w.rnd
-	v := r.IntN(5)
-	broken := r.IntN(6) == 0
-	if broken {
-		v = -1
+func newStage(pairs []pair) *stage {
+	s := &stage{pairs: pairs, policies: []plugin.Spec{testPolicy("apicast", true), testPolicy("other", false)}}
+	s.plugins = []plugin.Spec{
+		keyauth.Plugin, s.meta(), s.tag("tag", 10, false), s.tag("gate", 20, true), s.tag("pair", 7, false), s.tag("lock", 8, true), s.described(),
 	}
-	pick := func(kind string, n int) string { return fmt.Sprintf("%s%d", kind, r.IntN(n)) }
-	parts := []string{fmt.Sprintf(`"update_time":%d`, r.IntN(3))}
-	switch k.Kind {
-	case model.KindRoute:
-		parts = append(parts, fmt.Sprintf(`"uri":"/%d%s"`, r.IntN(4), []string{"", "*", "/x"}[r.IntN(3)]), fmt.Sprintf(`"priority":%d`, r.IntN(2)))
-		if r.IntN(2) == 0 {
-			parts = append(parts, fmt.Sprintf(`"host":"%s"`, []string{"a.test", "*.test", "b.test"}[r.IntN(3)]))
-		}
-		if r.IntN(2) == 0 {
-			parts = append(parts, fmt.Sprintf(`"service_id":"%s"`, pick("s", 3)))
-		}
-		if r.IntN(3) == 0 {
-			parts = append(parts, fmt.Sprintf(`"plugin_config_id":"%s"`, pick("p", 2)))
-		}
-		if r.IntN(2) == 0 {
-			parts = append(parts, fmt.Sprintf(`"upstream_id":"%s"`, pick("u", 3)))
-		}
-		if r.IntN(8) == 0 {
-			parts = append(parts, `"status":0`)
-		}
-		if broken || r.IntN(2) == 0 {
-			parts = append(parts, fmt.Sprintf(`"plugins":{"%s":{"v":%d}}`, []string{"tag", "gate", "meta"}[r.IntN(3)], v))
-		}
-	case model.KindService:
-		parts = append(parts, fmt.Sprintf(`"plugins":{"tag":{"v":%d}}`, v))
-		if r.IntN(2) == 0 {
-			parts = append(parts, `"hosts":["a.test"]`)
-		}
-		if r.IntN(2) == 0 {
-			parts = append(parts, node)
-		}
-	case model.KindPluginConfig, model.KindConsumerGroup:
-		parts = append(parts, fmt.Sprintf(`"plugins":{"gate":{"v":%d}}`, v))
-	case model.KindGlobalRule:
-		parts = append(parts, fmt.Sprintf(`"plugins":{"%s":{"v":%d}}`, []string{"tag", "meta"}[r.IntN(2)], v))
-	case model.KindPluginMetadata:
-		parts, broken = append(parts, fmt.Sprintf(`"m":%d`, r.IntN(5))), false
-	case model.KindUpstream:
-		parts = append(parts, `"type":"roundrobin"`, fmt.Sprintf(`"nodes":{"127.0.0.1:%d":1}`, 1+r.IntN(3)))
-		if broken {
-			parts = append(parts, `"scheme":"quic"`)
-		}
-	case model.KindConsumer:
-		parts = append(parts, fmt.Sprintf(`"username":"%s"`, k.ID), fmt.Sprintf(`"labels":{"custom_id":"%d"}`, r.IntN(3)))
-		if r.IntN(3) == 0 {
-			parts = append(parts, fmt.Sprintf(`"group_id":"%s"`, pick("g", 2)))
-		}
-		switch {
-		case broken && r.IntN(2) == 0:
-			parts = append(parts, `"plugins":{"key-auth":{}}`)
-		case broken:
-			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"},"tag":{"v":-1}}`, r.IntN(6)))
-		case r.IntN(2) == 0:
-			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"},"meta":{"v":%d}}`, r.IntN(6), v))
-		case r.IntN(4) > 0:
-			parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"}}`, r.IntN(6)))
-		}
-	case model.KindCredential:
-		parts = append(parts, fmt.Sprintf(`"plugins":{"key-auth":{"key":"k%d"}}`, r.IntN(6)))
-		broken = false
+	s.streams = []plugin.StreamSpec{s.streamTag("tag", false), s.streamTag("gate", true), s.streamTag("pair", false), s.streamTag("lock", true)}
+	return s
+}
+
+// A subject is an applier with all that the objects of a world need.
+type subject struct {
+	*Applier
+	pools   *upstream.Pools
+	runtime *threescale.Runtime
+}
+
+func (s *stage) subject() *subject {
+	log := slog.New(slog.DiscardHandler)
+	x := &subject{pools: upstream.NewPools(), runtime: threescale.NewRuntime(threescale.Settings{}, log, meter.New(0), time.Now)}
+	x.Applier = New(Config{
+		Plugins: s.plugins, StreamPlugins: s.streams, Products: Products{Policies: s.policies, Runtime: x.runtime},
+		Upstream: upstream.Env{Pools: x.pools, Log: log}, Log: log,
+	})
+	return x
+}
+
+// described makes a test plugin that shows a proto object.
+func (l *live) described() plugin.Spec {
+	type conf struct {
+		ID plugin.ObjectID `json:"proto_id" schema:"required" doc:"Test member."`
 	}
-	return "{" + strings.Join(parts, ",") + "}", !broken
+	return plugin.Define(plugin.Meta{Name: "described", Priority: 4, Doc: "Test plugin."},
+		func(c *conf, env plugin.Env) (plugin.Phases, error) {
+			l.n.Add(1)
+			content, ok := env.Proto(string(c.ID))
+			value := fmt.Sprint(env.Owner, " ", content, " ", ok)
+			return plugin.Phases{
+				Access: func(x *plugin.Ctx) *plugin.Reply { x.SetReplyHeader("described", value); return nil },
+				Close:  func() { l.n.Add(-1) },
+			}, nil
+		},
+		plugin.Proto(func(raw json.RawMessage) string {
+			var c conf
+			_ = json.Unmarshal(raw, &c) // what cannot be read is refused
+			return string(c.ID)
+		}))
 }
 
-func (w *world) key() model.Key {
-	r := w.rnd
-	switch r.IntN(9) {
-	case 6:
-		return model.Key{Kind: model.KindConsumerGroup, ID: fmt.Sprintf("g%d", r.IntN(2))}
-	case 7:
-		return model.Key{Kind: model.KindGlobalRule, ID: fmt.Sprintf("x%d", r.IntN(3))}
-	case 8:
-		return model.Key{Kind: model.KindPluginMetadata, ID: "meta"}
-	case 0:
-		return model.Key{Kind: model.KindService, ID: fmt.Sprintf("s%d", r.IntN(3))}
-	case 1:
-		return model.Key{Kind: model.KindUpstream, ID: fmt.Sprintf("u%d", r.IntN(3))}
-	case 2:
-		return model.Key{Kind: model.KindPluginConfig, ID: fmt.Sprintf("p%d", r.IntN(2))}
-	case 3:
-		return model.Key{Kind: model.KindConsumer, ID: fmt.Sprintf("c%d", r.IntN(4))}
-	case 4:
-		return model.Key{Kind: model.KindCredential, ID: fmt.Sprintf("c%d/credentials/%d", r.IntN(4), r.IntN(2))}
+func (s *subject) apply(d model.Delta, products bool) {
+	if products {
+		s.ApplyProducts(d)
+	} else {
+		s.Apply(d)
 	}
-	return model.Key{Kind: model.KindRoute, ID: fmt.Sprintf("r%d", r.IntN(8))}
 }
 
-// step makes one random delta.
-func (w *world) step(revision int64) model.Delta {
-	d := model.Delta{Revision: revision}
-	seen := map[model.Key]bool{}
-	for range 1 + w.rnd.IntN(4) {
-		k := w.key()
-		if seen[k] {
-			continue
-		}
-		seen[k] = true
-		_, had := w.now[k]
-		if had && w.rnd.IntN(4) == 0 {
-			d.Del = append(d.Del, k)
-			delete(w.now, k)
-			delete(w.good, k)
-			continue
-		}
-		raw, ok := w.version(k)
-		o := model.Object{Key: k, Created: revision, Modified: revision, Raw: []byte(raw)}
-		if had && w.rnd.IntN(10) > 0 { // else: deleted and created again, between two resyncs
-			o.Created = w.now[k].Created
-		} else {
-			delete(w.good, k)
-		}
-		w.now[k] = o
-		if ok {
-			w.good[k] = o
-		}
-		d.Put = append(d.Put, o)
-	}
-	return d
+func (s *subject) close() {
+	s.Applier.Close()
+	s.runtime.Close()
+	s.pools.Close()
 }
 
-// rebuilt is the state made from nothing: first the last good versions, then
-// the current ones.
-func (w *world) rebuilt(t *testing.T) *Snapshot {
-	b := newBench(t)
-	b.Apply(model.Delta{Revision: 1, Put: slices.Collect(maps.Values(w.good))})
-	b.Apply(model.Delta{Revision: 2, Put: slices.Collect(maps.Values(w.now))})
-	return b.Current()
-}
-
-// observe is everything that a request could notice, as text.
+// observe is everything that somebody could notice, as text.
 func observe(s *Snapshot) string {
 	var out []string
 	for _, host := range []string{"a.test", "b.test", "c.test", "other"} {
@@ -165,15 +103,16 @@ func observe(s *Snapshot) string {
 			line := host + path + " " + run(r) + " in all " + runAs(s, r, nil)
 			if r != nil {
 				u, fault := s.Upstream(r, "")
-				var nodes []string
-				if u != nil {
-					nodes = u.Nodes()
-				}
-				line += fmt.Sprintf(" route %s fault %d upstream %v %d", r.ID, r.Fault, nodes, fault)
+				line += fmt.Sprintf(" route %s fault %d upstream %v %d", r.ID, r.Fault, nodesOf(u), fault)
 			}
 			out = append(out, line)
 		}
+		out = append(out, "product of "+host+" "+found(s, host, "/"))
+		if c := s.Certificate(host); c != nil {
+			out = append(out, fmt.Sprintf("certificate of %s: %s %d", host, c.ID, c.Config.Certificates[0].Leaf.SerialNumber))
+		}
 	}
+	out = append(out, fmt.Sprint("asks clients ", s.AsksClients()))
 	for i := range 6 {
 		line := fmt.Sprintf("key %d:", i)
 		if c := s.Find("key-auth", fmt.Sprintf("k%d", i)); c != nil {
@@ -181,43 +120,129 @@ func observe(s *Snapshot) string {
 		}
 		out = append(out, line)
 	}
-	var faults []string
-	for path, err := range s.Faults {
-		faults = append(faults, path+": "+err.Error())
+	for _, sni := range []string{"", "a.com", "x.a.com"} {
+		for port := range uint16(3) {
+			out = append(out, fmt.Sprintf("session %s %d: %s", sni, port, streamRun(s, sni, port)))
+		}
 	}
-	slices.Sort(faults)
-	for k := range model.KindCount {
-		out = append(out, fmt.Sprint(k.Dir(), " ", s.Count(k)))
-	}
-	return strings.Join(append(out, faults...), "\n")
+	return strings.Join(append(out, stored(s)...), "\n")
 }
 
-// TestIncrementalEqualsRebuilt: after any sequence of deltas the state is the
-// one made from nothing.
+func nodesOf(u *Upstream) []string {
+	if u == nil {
+		return nil
+	}
+	return u.Nodes()
+}
+
+// stored are the objects at their versions, and the faults.
+func stored(s *Snapshot) []string {
+	var out []string
+	for k := range model.KindCount {
+		n := len(out)
+		for o := range s.Objects(k) {
+			out = append(out, fmt.Sprintf("%s created %d modified %d", o.Key, o.Created, o.Modified))
+		}
+		if len(out)-n != s.Count(k) {
+			out = append(out, fmt.Sprintf("%d %s are counted", s.Count(k), k.Dir()))
+		}
+	}
+	for path, err := range s.Faults {
+		out = append(out, path+": "+err.Error())
+	}
+	for _, name := range []string{"tag", "meta"} {
+		out = append(out, fmt.Sprint(name, " enabled ", s.Enabled(name, false), s.Enabled(name, true)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rebuilt is what is observed of a world when it is made from nothing.
+func (s *stage) rebuilt(w *world) string {
+	x := s.subject()
+	defer x.close()
+	for _, d := range w.history() {
+		products, others := ofProducts(d)
+		x.ApplyProducts(products)
+		x.Apply(others)
+	}
+	return observe(x.Current())
+}
+
+// between is after how many operations incremental and rebuilt are compared.
+const between = 50
+
+// differ makes n operations in a world and says where the state that grew with them
+// differs from one made from nothing; nil: nowhere. It compares after about 50
+// operations each, and at the end.
+func (s *stage) differ(seed uint64, n int) (made int, err error) {
+	w, x := newWorld(seed, s.pairs), s.subject()
+	due := between
+	for revision := int64(4); made < n; revision++ {
+		d, products := w.step(revision)
+		x.apply(d, products)
+		made += len(d.Put) + len(d.Del)
+		if made < due && made < n {
+			continue
+		}
+		due = made + between
+		if got, want := observe(x.Current()), s.rebuilt(w); got != want {
+			x.close()
+			return made, fmt.Errorf("seed %d, after %d operations, last %s:\n%s", seed, made, describe(d), firstDifference(got, want))
+		}
+	}
+	x.close()
+	if left := s.n.Load(); left != 0 {
+		return made, fmt.Errorf("seed %d: %d plugin configurations were never closed", seed, left)
+	}
+	return made, nil
+}
+
+// number is a number of the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	text, set := os.LookupEnv(name)
+	if !set {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestIncrementalEqualsRebuilt: after any sequence of deltas the state is the one made
+// from nothing. OPERATIONS puts and deletions are made, from the seed SEED on.
 func TestIncrementalEqualsRebuilt(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{rnd: rand.New(rand.NewPCG(seed, 1)), now: map[model.Key]model.Object{}, good: map[model.Key]model.Object{}}
-			b := newBench(t)
-			for i := range int64(100) {
-				d := w.step(i + 3)
-				b.Apply(d)
-				if i%5 != 4 {
-					continue
+	const perSeed = 1000
+	operations, first := number(t, "OPERATIONS", 5000), number(t, "SEED", 0)
+	pairs := newPairs(t, 3)
+	var made, seeds atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			s := newStage(pairs)
+			for !t.Failed() {
+				seed := seeds.Add(1) - 1
+				if seed*perSeed >= int64(operations) {
+					return
 				}
-				got, want := observe(b.Current()), observe(w.rebuilt(t))
-				if got != want {
-					t.Fatalf("after %d steps, last %s:\n%s", i+1, describe(d), firstDifference(got, want))
+				n, err := s.differ(uint64(first)+uint64(seed), perSeed)
+				made.Add(int64(n))
+				if err != nil {
+					t.Error(err)
 				}
 			}
 		})
 	}
+	wg.Wait()
+	t.Logf("%d operations from seed %d on, compared after about %d each", made.Load(), first, between)
 }
 
 func describe(d model.Delta) string {
 	var b strings.Builder
 	for _, o := range d.Put {
-		fmt.Fprintf(&b, "\nput %s %s", o.Key, o.Raw)
+		fmt.Fprintf(&b, "\nput %s %.300s", o.Key, o.Raw)
 	}
 	for _, k := range d.Del {
 		fmt.Fprintf(&b, "\ndel %s", k)
