@@ -113,6 +113,21 @@ func TestClosedByDefault(t *testing.T) {
 			t.Errorf("key %q: %d", key, status)
 		}
 	}
+	// A page whose name DNS leads here reads nothing.
+	for host, want := range map[string]int{"evil.test": 403, "localhost": 200} {
+		r, err := http.NewRequest("GET", "http://"+g.Control().String()+"/v1/routes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != want {
+			t.Errorf("the Control API as %s: %d", host, res.StatusCode)
+		}
+	}
 	// Nothing of them is reachable where requests are served.
 	for _, path := range []string{"/apisix/admin/routes", "/v1/schema", "/v1/status", "/v1/profile", "/apisix/prometheus/metrics", "/status", "/apisix/status"} {
 		if status, body := get(t, "http://"+g.Data()[0].String()+path); status != 404 {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -155,8 +156,19 @@ func (g *Gateway) openControl(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	g.control, err = g.serve(ctx, "control", a.Control.String(), control.API(g.controlConfig()), nil)
+	api := control.API(g.controlConfig())
+	if isLoopback(a.Control.String()) {
+		api = control.Local(api)
+	}
+	g.control, err = g.serve(ctx, "control", a.Control.String(), api, nil)
 	return err
+}
+
+// isLoopback says whether only this machine reaches an address.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	a, parseErr := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || parseErr == nil && a.IsLoopback())
 }
 
 func (g *Gateway) openStatus(ctx context.Context) error {
