@@ -348,6 +348,7 @@ func (w *world) put(k model.Key, revision int64) model.Object {
 		w.read[k] = o
 	case v == exposing && k.Kind == model.KindConsumer: // it is nobody then
 		delete(w.good, k)
+		delete(w.read, k)
 	}
 	return o
 }
