@@ -63,9 +63,9 @@ bench-profiled: bench-weir ## what being profiled costs a gateway: CPU per reque
 	@bin/weir bench ab --profiled $(BENCH_FLAGS)
 
 # Its binary has a plugin that no other has; nothing but this experiment uses it.
-bench-planted: ## is a plugin that wastes 5 % of the CPU over four phases named by weir profile and sized by weir bench ab (PAIRS=120 STARTS=40 SHARE=5)
+bench-planted: ## is a plugin that wastes 5 % of the CPU over four phases named by weir profile and sized by weir bench ab (PAIRS=560 STARTS=40 SHARE=5)
 	@go build -tags planted -o bin/weir-planted ./cmd/weir
-	@bash bench/planted.sh bin/weir-planted $(or $(PAIRS),120) $(or $(STARTS),40) $(or $(SHARE),5)
+	@bash bench/planted.sh bin/weir-planted $(or $(PAIRS),560) $(or $(STARTS),40) $(or $(SHARE),5)
 
 bench-reload: bench-weir ## 600 3scale products refreshed every 15 s, 0, 1 and 10 % changed, paired with idle phases (BENCH_FLAGS="--batcher")
 	@bin/weir bench reload $(BENCH_FLAGS)

@@ -52,8 +52,9 @@ func printMatch(w io.Writer, said *app.Explanation) {
 	}
 	if said.Status != 0 {
 		fmt.Fprintf(w, "answer\t%d: %s\n", said.Status, said.Reason)
-	} else if said.Reason != "" {
-		fmt.Fprintf(w, "note\t%s\n", said.Reason)
+	}
+	for _, note := range said.Notes {
+		fmt.Fprintf(w, "note\t%s\n", note)
 	}
 	if u := said.Upstream; u != nil {
 		fmt.Fprintf(w, "upstream\t%s %s %s (%s)\n", u.From, u.Scheme, strings.Join(u.Nodes, " "), or(u.Type, "one node"))
@@ -64,15 +65,20 @@ func printMatch(w io.Writer, said *app.Explanation) {
 }
 
 func printCandidates(out *bytes.Buffer, said *app.Explanation) {
-	if len(said.Candidates) == 0 {
+	printRoutes(out, "routes in the order in which they are asked", said.Candidates, said.More)
+	printRoutes(out, "routes that suit the request, and that no request meets", said.LeftOut, false)
+}
+
+func printRoutes(out *bytes.Buffer, title string, list []app.Candidate, more bool) {
+	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintln(out, "\nroutes in the order in which they are asked")
+	fmt.Fprintf(out, "\n%s\n", title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, c := range said.Candidates {
+	for _, c := range list {
 		fmt.Fprintf(w, "  %s\t%s\t%s\n", titled(c.ID, c.Name), strings.TrimSpace(c.Host+" "+c.Path), or(c.Why, "this one"))
 	}
-	if said.More {
+	if more {
 		fmt.Fprintln(w, "  and more")
 	}
 	w.Flush()

@@ -18,10 +18,11 @@ import (
 )
 
 // A Question is a request that is to be explained, an Explanation what it would
-// meet.
+// meet, a Candidate a route in that.
 type (
 	Question    = engine.Question
 	Explanation = engine.Explanation
+	Candidate   = engine.Candidate
 )
 
 // controlHandlers are the parts of the Control API that belong to the process.

@@ -38,6 +38,9 @@ type Explanation struct {
 	Candidates []Candidate `json:"candidates"`
 	More       bool        `json:"more_candidates,omitempty"` // there are more than are shown
 
+	// LeftOut are routes that suit the request and that no request meets.
+	LeftOut []Candidate `json:"left_out,omitempty"`
+
 	Route        *Named `json:"route,omitempty"`
 	Product      *Named `json:"product,omitempty"`
 	MatchedPath  string `json:"matched_path,omitempty"`
@@ -49,8 +52,9 @@ type Explanation struct {
 	Group        string `json:"consumer_group,omitempty"`
 
 	// Status, if not 0, answers the request without a plan, because of Reason.
-	Status int    `json:"status,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Status int      `json:"status,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	Notes  []string `json:"notes,omitempty"` // what else is to be known of the answer
 
 	Rules    []string        `json:"mapping_rules,omitempty"` // that a product's request matches
 	Plugins  []Configuration `json:"plugins"`
@@ -114,13 +118,19 @@ type Destination struct {
 // maxCandidates bounds an explanation.
 const maxCandidates = 100
 
-var errTarget = errors.New("the target has to begin with a slash")
+var (
+	errTarget   = errors.New("the target has to begin with a slash")
+	errTwoNames = errors.New("consumer and key: one of them says who asks")
+)
 
 // Explain says what the request would meet in the current state. An error says
 // what is wrong with the question.
 func (e *Engine) Explain(q Question) (*Explanation, error) {
 	if !strings.HasPrefix(q.Target, "/") {
 		return nil, errTarget
+	}
+	if q.Consumer != "" && q.Key != "" {
+		return nil, errTwoNames
 	}
 	x := new(exchange)
 	x.init(e, nil, upload{})
@@ -175,6 +185,8 @@ func (x *exchange) ask(q Question) error {
 	return nil
 }
 
+func (out *Explanation) note(text string) { out.Notes = append(out.Notes, text) }
+
 func (out *Explanation) refuse(status int, reason string) { out.Status, out.Reason = status, reason }
 
 func (x *exchange) explainRoute(snap *snapshot.Snapshot, q Question, out *Explanation) {
@@ -185,6 +197,10 @@ func (x *exchange) explainRoute(snap *snapshot.Snapshot, q Question, out *Explan
 		}
 		out.Candidates = append(out.Candidates, Candidate{c.ID, c.Name, c.Path, c.Host, c.Why, c.Why == ""})
 		return true
+	})
+	snap.LeftOut(&x.ctx, func(c snapshot.Candidate) bool {
+		out.LeftOut = append(out.LeftOut, Candidate{c.ID, c.Name, c.Path, c.Host, c.Why, false})
+		return len(out.LeftOut) < maxCandidates
 	})
 	global, open := snap.Global()
 	if !open {
@@ -219,9 +235,11 @@ func (x *exchange) explainParts(snap *snapshot.Snapshot, q Question, out *Explan
 	who := x.caller(snap, q)
 	switch {
 	case who == nil && q.Consumer != "":
-		out.Reason = "there is no such consumer: the request is explained without one"
+		out.note("there is no such consumer: the request is explained without one")
 	case who == nil && q.Key != "":
-		out.Reason = "no consumer has this key for a plugin that runs here: the request is explained without one"
+		out.note("no consumer has this key for a plugin that runs here: the request is explained without one")
+	case who == nil && slices.ContainsFunc(x.steps(), snap.Authenticates):
+		out.note("the request is explained without a consumer: a consumer or a key says who is authenticated")
 	}
 	if who != nil {
 		x.ctx.Consumer = who
@@ -232,7 +250,7 @@ func (x *exchange) explainParts(snap *snapshot.Snapshot, q Question, out *Explan
 		}
 	}
 	if out.Upstream = x.destination(snap); out.Upstream == nil {
-		out.Reason = "there is no upstream: a plugin has to answer or to choose one"
+		out.note("there is no upstream: a plugin has to answer or to choose one")
 		return plan.ToUpstream
 	}
 	return plan.ThroughHere
@@ -247,17 +265,22 @@ func (x *exchange) caller(snap *snapshot.Snapshot, q Question) *plugin.Consumer 
 	if q.Key == "" {
 		return nil
 	}
-	for _, p := range []*plan.Plan{x.run.Global, x.run.Route} {
-		if p == nil {
-			continue
-		}
-		for _, s := range p.Steps() {
-			if who := snap.Find(s.Plugin, q.Key); who != nil {
-				return who
-			}
+	for _, step := range x.steps() {
+		if who := snap.Holder(step, q.Key); who != nil {
+			return who
 		}
 	}
 	return nil
+}
+
+// steps are those of the global rules and the route.
+func (x *exchange) steps() (all []*plan.Step) {
+	for _, p := range []*plan.Plan{x.run.Global, x.run.Route} {
+		if p != nil {
+			all = append(all, p.Steps()...)
+		}
+	}
+	return all
 }
 
 // destination is where the route sends requests.

@@ -9,7 +9,9 @@ import (
 
 	"weir/internal/plan"
 	"weir/internal/plugin"
+	"weir/internal/plugins/basicauth"
 	"weir/internal/plugins/keyauth"
+	"weir/internal/plugins/multiauth"
 	"weir/internal/router"
 	"weir/internal/weirtest"
 )
@@ -224,9 +226,65 @@ func TestExplanation(t *testing.T) {
 	}
 }
 
+// What suits a request and is met by none is named, with the reason.
+func TestExplainLeftOut(t *testing.T) {
+	up := fixed(t, smallAnswer)
+	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
+	g.put(
+		"services/s", fmt.Sprintf(`{"hosts":["s.test"],"upstream":{"nodes":{%q:1}}}`, up.addr),
+		"routes/off", `{"uris":["/a","/*"],"name":"was","status":0,"service_id":"s"}`,
+		"routes/broken", `{"uri":"/a","plugins":{"p1":{"phases":"none"}}}`,
+		"routes/later", `{"uri":"/a","status":0,"vars":[["arg_x","==","1"]]}`,
+		"routes/post", `{"uri":"/a","status":0,"methods":["POST"]}`,
+		"routes/other", `{"uri":"/a","status":0,"host":"other.test"}`,
+	)
+	for target, want := range map[string][]Candidate{
+		"/a": {
+			{"off", "was", "/a", "s.test", "it is disabled (status 0)", false},
+			{"broken", "", "/a", "", "it does not run as it is stored: see GET /v1/status", false},
+		},
+		"/b": {{"off", "was", "/*", "s.test", "it is disabled (status 0)", false}},
+		"/a?x=1": {
+			{"off", "was", "/a", "s.test", "it is disabled (status 0)", false},
+			{"broken", "", "/a", "", "it does not run as it is stored: see GET /v1/status", false},
+			{"later", "", "/a", "", "it is disabled (status 0)", false},
+		},
+	} {
+		_, said := g.explain(Question{Target: target, Host: "s.test"})
+		if said.Status != 404 || len(said.Candidates) != 0 || !slices.Equal(said.LeftOut, want) {
+			t.Errorf("%s: %+v", target, said)
+		}
+	}
+}
+
+// A key counts for the plugins in multi-auth, too; without a caller that is said.
+func TestExplainCaller(t *testing.T) {
+	g := startPlugins(t, router.HostURI, nil, append(phasedPlugins(), multiauth.Plugin, basicauth.Plugin))
+	g.put(
+		"routes/r", `{"uri":"/m","plugins":{"multi-auth":{"auth_plugins":[{"basic-auth":{}},{"key-auth":{}}]}},"upstream":{"nodes":{"127.0.0.1:1":1}}}`,
+		"routes/open", `{"uri":"/open"}`,
+		"consumers/jack", `{"username":"jack","plugins":{"key-auth":{"key":"k-jack"}}}`,
+	)
+	for _, c := range []struct {
+		q              Question
+		consumer, note string
+	}{
+		{Question{Target: "/m", Key: "k-jack"}, "jack", ""},
+		{Question{Target: "/m", Key: "other"}, "", "no consumer has this key"},
+		{Question{Target: "/m"}, "", "without a consumer"},
+		{Question{Target: "/open"}, "", "there is no upstream"},
+		{Question{Target: "/open", Consumer: "none"}, "", "there is no such consumer"},
+	} {
+		_, said := g.explain(c.q)
+		if notes := strings.Join(said.Notes, "; "); said.Consumer != c.consumer || !strings.Contains(notes, c.note) || (c.note == "") != (notes == "") {
+			t.Errorf("%+v: consumer %q, notes %s", c.q, said.Consumer, notes)
+		}
+	}
+}
+
 func TestExplainRefuses(t *testing.T) {
 	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
-	for _, q := range []Question{{}, {Target: "http://x/"}, {Target: "/", Client: "me"}} {
+	for _, q := range []Question{{}, {Target: "http://x/"}, {Target: "/", Client: "me"}, {Target: "/", Consumer: "a", Key: "b"}} {
 		if _, err := g.Explain(q); err == nil {
 			t.Errorf("%+v is explained", q)
 		}

@@ -79,6 +79,9 @@ type Router[V any] struct {
 // New returns an empty Router.
 func New[V any](kind Kind) Router[V] { return Router[V]{kind: kind} }
 
+// Like returns an empty Router of the same kind.
+func (r *Router[V]) Like() *Router[V] { return &Router[V]{kind: r.kind} }
+
 // Match returns the route of a request. The predicates of the candidates are
 // asked with c, in order, until one passes.
 func (r *Router[V]) Match(q Request, c *plugin.Ctx) (Found[V], bool) {

@@ -53,6 +53,87 @@ func (s *Snapshot) why(m router.Candidate[*Route], c *plugin.Ctx) string {
 	return ""
 }
 
+// LeftOut visits the stored routes that suit c, by host, path, method and predicate,
+// and that no request meets, until visit returns false.
+func (s *Snapshot) LeftOut(c *plugin.Ctx, visit func(Candidate) bool) {
+	left := map[string]*routeEntry{}
+	out := s.router.Like().Edit()
+	for id, e := range s.routes.All() {
+		if e.running == nil && e.doc != nil {
+			left[id] = e
+			out.Insert(s.outline(e.doc))
+		}
+	}
+	r := out.Router()
+	q := router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.PathToMatch()}
+	r.Explain(q, c, func(m router.Candidate[*Route]) bool {
+		e := left[m.Route.ID]
+		if e == nil || m.Reason != router.Predicate {
+			return true
+		}
+		delete(left, e.ID) // it may have more paths that suit
+		why := "it does not run as it is stored: see GET /v1/status"
+		if e.doc.Disabled {
+			why = "it is disabled (status 0)"
+		}
+		match, err := predicate(e.doc)
+		if err == nil && match != nil && !match(c) {
+			return true
+		}
+		return visit(Candidate{ID: e.ID, Name: e.doc.Name, Path: m.Path, Host: m.Host, Why: why})
+	})
+}
+
+// outline is what a router needs to find the place of a route. It matches nothing.
+func (s *Snapshot) outline(doc *model.Route) *router.Route[*Route] {
+	hosts := doc.Hosts
+	if service, ok := s.services.Get(doc.ServiceID); ok && len(hosts) == 0 && service.service != nil {
+		hosts = service.service.Hosts
+	}
+	return &router.Route[*Route]{
+		ID: doc.ID, Paths: doc.Paths, Hosts: hosts, Methods: doc.Methods, Priority: doc.Priority,
+		Match: func(*plugin.Ctx) bool { return false },
+	}
+}
+
+// Holder is the consumer that shows key to the plugin of a step, or to one that the
+// step contains (multi-auth); nil: nobody does.
+func (s *Snapshot) Holder(step *plan.Step, key string) *plugin.Consumer {
+	if who := s.Find(step.Plugin, key); who != nil || !s.Authenticates(step) {
+		return who
+	}
+	conf, err := document.Parse(step.Conf)
+	if err != nil {
+		return nil
+	}
+	var who *plugin.Consumer
+	contained(conf, func(name string) bool {
+		if s.with.all[name].Type == "auth" {
+			who = s.Find(name, key)
+		}
+		return who == nil
+	})
+	return who
+}
+
+// Authenticates says that a step's plugin makes a request a consumer's.
+func (s *Snapshot) Authenticates(step *plan.Step) bool { return s.with.all[step.Plugin].Type == "auth" }
+
+// contained visits the names of all members below v, until visit returns false.
+func contained(v *document.Value, visit func(string) bool) bool {
+	for _, item := range v.Items {
+		if !contained(item, visit) {
+			return false
+		}
+	}
+	for _, m := range v.Members {
+		if !visit(m.Name) || !contained(m.Value, visit) {
+			return false
+		}
+	}
+	return true
+}
+
 // Parts are the objects that a route was compiled of; empty: none of that kind.
 func (s *Snapshot) Parts(id string) (service, pluginConfig string) {
 	e, ok := s.routes.Get(id)

@@ -5,25 +5,18 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// An account says what the calls of one configuration have wasted: one in `every`
-// is timed where it happens.
+// An account says what the calls of one configuration have wasted: some are timed
+// where they happen.
 type account struct {
-	calls atomic.Int64
-
 	mu    sync.Mutex
 	timed []time.Duration
 }
 
-const (
-	every     = 61 // no multiple of the phases: each has its turn
-	mostTimed = 1 << 17
-)
-
-func (a *account) due() bool { return a.calls.Add(1)%every == 0 }
+// mostTimed bounds the memory.
+const mostTimed = 1 << 17
 
 func (a *account) add(d time.Duration) {
 	a.mu.Lock()
@@ -35,7 +28,6 @@ func (a *account) add(d time.Duration) {
 
 // A Report is what was wasted.
 type Report struct {
-	Calls    int64   `json:"calls"`
 	Timed    int     `json:"timed"`
 	MeanNS   float64 `json:"mean_ns"` // of a call, without the slowest hundredth: those were interrupted
 	MedianNS float64 `json:"median_ns"`
@@ -44,7 +36,7 @@ type Report struct {
 func (a *account) report() Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := Report{Calls: a.calls.Load(), Timed: len(a.timed)}
+	r := Report{Timed: len(a.timed)}
 	if r.Timed == 0 {
 		return r
 	}
