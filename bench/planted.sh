@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Do `weir profile` and `weir bench ab` find a plugin that is slow on purpose? The
-# binary under test has one more plugin than a released one (-tags planted): it hashes
+# binary under test has more plugins than a released one (-tags planted). One hashes
 # in four phases of a request, beside key-auth, limit-count, prometheus and
-# proxy-rewrite. The rounds of hashing are chosen so that they take SHARE per cent of
-# a request's CPU. What they take in truth the gateway that is measured says itself:
-# the calls of one request in 64 are timed where they happen.
+# proxy-rewrite: so often that it takes SHARE per cent of a request's CPU. What it
+# takes in truth is timed where it happens, by two plugins that run directly before
+# and after it in one request of 64, in the gateways that are measured: the time
+# between them, less that in the gateways without it.
 #
 #   1. rounds: a short comparison, with few rounds, gives CPU and time per call
 #   2. weir profile of the gateway under load names planted first
@@ -37,18 +38,14 @@ for tool in nginx wrk curl jq taskset; do
 done
 [ "$(nproc)" -ge 2 ] || die "needs two cores: one for the gateway, one for load and upstream"
 
-# rules UPSTREAM [PLUGIN]: the objects of the gateway.
+# rules UPSTREAM PLUGINS: the objects of the gateway, with more plugins.
 rules() {
   cat <<YAML
 routes:
   - id: bench
     uri: /bench
-    plugins:
-      key-auth: {}
-      limit-count: {count: 1000000000, time_window: 3600, key: consumer_name}
-      prometheus: {}
-      proxy-rewrite: {uri: /rewritten, headers: {set: {X-Gateway: weir}}}
-      ${2:-}
+    plugins: {key-auth: {}, limit-count: {count: 1000000000, time_window: 3600, key: consumer_name}, prometheus: {},
+      proxy-rewrite: {uri: /rewritten, headers: {set: {X-Gateway: weir}}}, $2}
     upstream: {type: roundrobin, nodes: {"$1": 1}}
 consumers:
   - username: bench
@@ -57,24 +54,35 @@ consumers:
 YAML
 }
 
-# ab PAIRS STARTS ROUNDS: compares with and without; result in $dir/ab.json, what was
-# wasted in $dir/wasted.
+# ab PAIRS STARTS ROUNDS: compares with and without; result in $dir/ab.json.
 ab() {
-  rules '${{ORIGIN}}' >"$dir/base.yaml"
-  rm -f "$dir/wasted"
-  "$weir" bench ab --plugin planted --conf "{\"rounds\":$3,\"report\":\"$dir/wasted\"}" --states off,complete --base "$dir/base.yaml" \
+  rules '${{ORIGIN}}' "planted-before: {}, planted-after: {report: $dir/took}" >"$dir/base.yaml"
+  rm -f "$dir/took"
+  "$weir" bench ab --plugin planted --conf "{\"rounds\":$3}" --states off,complete --base "$dir/base.yaml" \
     --header 'apikey: bench-key' --pairs "$1" --phase 200ms --settle 50ms --starts "$2" --format json --out "$dir/ab.json" 2>"$dir/ab.log" ||
     { tail -20 "$dir/ab.log" >&2; die "weir bench ab failed"; }
-  [ -s "$dir/wasted" ] || die "the plugin has not said what it wasted"
   jq -e '[.sides[] | .unexpected + .errors] | add == 0' "$dir/ab.json" >/dev/null || die "requests failed: $(jq -c .sides "$dir/ab.json")"
+  # Gateways are stopped, and say what they timed, in the order of the sides.
+  [ "$(wc -l <"$dir/took")" = $((2 * $2)) ] || die "not every gateway has said what it timed"
+  jq -e -s 'all(.timed > 0)' "$dir/took" >/dev/null || die "a gateway has timed nothing"
 }
 
-# wasted: nanoseconds that a call takes in truth, over all gateways of the run.
-wasted() { jq -s '([.[] | .mean_ns * .timed] | add) / ([.[].timed] | add)' "$dir/wasted"; }
+# truth prints nanoseconds that a call takes, and the per cent of a request that four
+# calls are: medians of the starts, each with the CPU of its own requests.
+truth() {
+  jq -r --slurpfile took "$dir/took" '
+    def median: sort | if length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+    ($took | length / 2) as $starts | .sides[0].samples as $off | ($off | length) as $pairs |
+    [range($starts) | . as $i | ($took[2 * $i + 1].mean_ns - $took[2 * $i].mean_ns) as $ns |
+      $off[($pairs * $i / $starts | floor):($pairs * ($i + 1) / $starts | floor)] as $of |
+      {ns: $ns, percent: (4 * $ns / 10 / (($of | map(.cpu_us * .rps) | add) / ($of | map(.rps) | add)))}] |
+    "\(map(.ns) | median) \(map(.percent) | median)"' "$dir/ab.json"
+}
 
-probe=60
+probe=30
 ab 40 4 $probe
-rounds=$(jq --argjson ns "$(wasted)" '(.sides[0].cpu_us * 1000 * '"$share"' / 100 / 4 / $ns * '$probe') | round' "$dir/ab.json")
+read -r ns percent < <(truth)
+rounds=$(awk -v probe=$probe -v want="$share" -v have="$percent" 'BEGIN {printf "%d", probe * want / have + 0.5}')
 echo "a request takes $(jq '.sides[0].cpu_us * 100 | round / 100' "$dir/ab.json") µs of CPU without the plugin; $rounds rounds in each of four phases are about $share % of that"
 
 # The gateway on core 0, load and upstream on core 1.
@@ -115,14 +123,15 @@ wait
 pids=()
 
 ab "$pairs" "$starts" "$rounds"
+read -r ns percent < <(truth)
 echo "weir bench ab, $pairs pairs of 0.2 s, $starts starts:"
-jq -r --argjson ns "$(wasted)" --arg first "$first" '
+jq -r --argjson ns "$ns" --argjson truth "$percent" --arg first "$first" '
   def r: . * 100 | round / 100;
-  .sides[0].cpu_us as $off | (4 * $ns / 1000) as $us | (100 * $us / $off) as $truth | .comparisons[0].cpu as $e |
+  .sides[0].cpu_us as $off | .comparisons[0].cpu as $e |
   (if $first == "planted" then "yes" else "no, it names \($first)" end) as $named |
   ($e.percent / $truth - 1 | 100 * . | r) as $apart |
   "named first by weir profile  \($named)",
-  "truth                        \($truth | r) % of a request: 4 x \($ns | r) ns of \($off | r) µs",
+  "truth                        \($truth | r) % of a request (4 x \($ns | r) ns; a request takes \($off | r) µs without)",
   "weir bench ab                \($e.percent | r) % (\($e.low_percent | r) to \($e.high_percent | r) %)",
   "apart                        \($apart) % of the truth (a fifth is allowed)",
   if $named == "yes" and ($apart | fabs) <= 20 then "found" else "MISSED" end' "$dir/ab.json" | tee "$dir/verdict"

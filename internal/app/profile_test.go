@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"weir/internal/document"
+	"weir/internal/plugins"
+	"weir/internal/policies"
 	"weir/internal/profile"
 )
 
@@ -68,6 +70,9 @@ func TestProfiles(t *testing.T) {
 
 func TestPluginNames(t *testing.T) {
 	names := PluginNames()
+	if all := len(plugins.All()) + len(policies.All()); len(names) != all {
+		t.Errorf("%d plugins and policies in %d packages: a profile could not tell some apart", all, len(names))
+	}
 	for pkg, name := range map[string]string{"weir/internal/plugins/keyauth": "key-auth", "weir/internal/policies/statuscodeoverwrite": "statuscode_overwrite"} {
 		if names[pkg] != name {
 			t.Errorf("%s: %q", pkg, names[pkg])

@@ -121,12 +121,15 @@ var floors = map[string][]string{
 	"internal/archtest":     {},
 	"internal/weirtest":     {"internal/plan", "internal/plugin"},
 	"internal/weirtest/...": {"internal/plugin"},
-	"bench/forwarder":       {},
-	"cmd/weir":              {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
+
+	"internal/weirtest/planted/clock": {"internal/plugin"},
+
+	"bench/forwarder": {},
+	"cmd/weir":        {"internal/app", "internal/bench", "internal/config", "internal/document", "internal/echo", "internal/model", "internal/plugins", "internal/profile", "internal/transfer"},
 }
 
 // testOnly are helpers that no product code imports.
-var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/weirtest/planted", "internal/archtest"}
+var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/weirtest/planted", "internal/weirtest/planted/clock", "internal/archtest"}
 
 // noHTTP are the packages that speak HTTP by wire alone.
 var noHTTP = []string{"internal/wire", "internal/plugin", "internal/plan", "internal/router", "internal/upstream", "internal/engine"}

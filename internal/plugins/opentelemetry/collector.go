@@ -29,7 +29,7 @@ type Metadata struct {
 
 // Collector is the server that takes spans.
 type Collector struct {
-	Address  string            `json:"address"         schema:"default=127.0.0.1:4318"        doc:"Its host and port, or URL."`
+	Address  string            `json:"address"         schema:"default=127.0.0.1:4318"        doc:"Its host and port, or URL; /v1/traces is added to that."`
 	Protocol string            `json:"protocol"        schema:"default=http,enum=http|grpc"   doc:"OTLP over HTTP (path /v1/traces), or over gRPC. Weir's own; APISIX has HTTP."`
 	Timeout  int               `json:"request_timeout" schema:"default=3"                     doc:"Seconds that a request to it may take."`
 	Headers  map[string]string `json:"request_headers"                                        doc:"Headers of requests to it."`
@@ -118,7 +118,7 @@ func connect(m *Metadata, env plugin.Env) (sink, error) {
 func (m *Metadata) exporter(ctx context.Context) (sdk.SpanExporter, error) {
 	c := &m.Collector
 	timeout := time.Duration(c.Timeout) * time.Second
-	host, secure := hostOf(c.Address)
+	host, path, secure := placeOf(c.Address)
 	if c.Protocol == "grpc" {
 		o := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(host), otlptracegrpc.WithTimeout(timeout), otlptracegrpc.WithHeaders(c.Headers)}
 		if !secure {
@@ -127,7 +127,7 @@ func (m *Metadata) exporter(ctx context.Context) (sdk.SpanExporter, error) {
 		return otlptracegrpc.New(ctx, o...)
 	}
 	o := []otlptracehttp.Option{
-		otlptracehttp.WithEndpoint(host), otlptracehttp.WithURLPath("/v1/traces"),
+		otlptracehttp.WithEndpoint(host), otlptracehttp.WithURLPath(path + "/v1/traces"),
 		otlptracehttp.WithTimeout(timeout), otlptracehttp.WithHeaders(c.Headers), otlptracehttp.WithProxy(nil),
 	}
 	if !secure {

@@ -36,6 +36,7 @@ type collecting struct {
 	spans    []*otlp.Span
 	resource map[string]string
 	headers  http.Header
+	path     string
 }
 
 func (s *collecting) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
@@ -53,12 +54,12 @@ func (s *collecting) Export(_ context.Context, r *collector.ExportTraceServiceRe
 func (s *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	m := new(collector.ExportTraceServiceRequest)
-	if err != nil || proto.Unmarshal(body, m) != nil || r.URL.Path != "/v1/traces" {
+	if err != nil || proto.Unmarshal(body, m) != nil || !strings.HasSuffix(r.URL.Path, "/v1/traces") {
 		w.WriteHeader(400)
 		return
 	}
 	s.mu.Lock()
-	s.headers = r.Header
+	s.headers, s.path = r.Header, r.URL.Path
 	s.mu.Unlock()
 	_, _ = s.Export(r.Context(), m)
 }
@@ -234,6 +235,19 @@ func TestSampling(t *testing.T) {
 		}
 		if c.id != "" && root != nil && hexed(root.TraceId) != strings.ReplaceAll(c.id, "-", "") {
 			t.Errorf("trace %x", root.TraceId)
+		}
+	}
+}
+
+// A collector may be anywhere below its address.
+func TestCollectorPath(t *testing.T) {
+	s := new(collecting)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	for below, want := range map[string]string{"": "/v1/traces", "/": "/v1/traces", "/otlp": "/otlp/v1/traces", "/a/b/": "/a/b/v1/traces"} {
+		traced(t, `{"sampler":{"name":"always_on"}}`, `{"collector":{"address":"`+server.URL+below+`"}}`, nil)
+		if s.path != want {
+			t.Errorf("%q: the spans went to %s, want %s", below, s.path, want)
 		}
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"weir/internal/plugin"
 )
 
-// hostOf is the host and port of a collector's address; secure: it is an https URL.
-func hostOf(address string) (host string, secure bool) {
-	if rest, ok := strings.CutPrefix(address, "https://"); ok {
-		return strings.TrimRight(rest, "/"), true
-	}
-	return strings.TrimRight(strings.TrimPrefix(address, "http://"), "/"), false
+// placeOf takes a collector's address apart: its host and port, and what a URL has
+// after them; secure: it is an https URL.
+func placeOf(address string) (host, path string, secure bool) {
+	rest, secure := strings.CutPrefix(address, "https://")
+	host, path, _ = strings.Cut(strings.TrimPrefix(rest, "http://"), "/")
+	return host, strings.TrimRight("/"+path, "/"), secure
 }
 
 // ids makes the ids of traces and spans: of a trace the one that the request

@@ -1,6 +1,6 @@
 // Package planted has a plugin that is slow on purpose: it wastes CPU a little in
-// each of four phases, as what makes a gateway slow often does, and knows how much.
-// It is for tests and for `make bench-planted`; no released binary has it.
+// each of four phases, as what makes a gateway slow often does. It is for tests and
+// for `make bench-planted`; no released binary has it.
 package planted
 
 import (
@@ -12,57 +12,29 @@ import (
 
 // Config is how much is wasted.
 type Config struct {
-	Rounds int    `json:"rounds" doc:"Of hashing, in each phase."`
-	Report string `json:"report,omitempty" doc:"File that a line with what was wasted is added to when the plugin is closed."`
+	Rounds int `json:"rounds" doc:"Of hashing, in each phase."`
 }
 
 // Plugin wastes time.
 var Plugin = plugin.Define(plugin.Meta{Name: "planted", Priority: 400, Doc: "Waste time."}, compile)
 
-func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
+func compile(c *Config, _ plugin.Env) (plugin.Phases, error) {
 	w := &waste{rounds: c.Rounds, seed: maphash.MakeSeed()}
-	request := func(r *plugin.Ctx) *plugin.Reply {
-		w.run(r)
+	request := func(*plugin.Ctx) *plugin.Reply {
+		w.burn()
 		return nil
 	}
-	response := w.run
-	p := plugin.Phases{Rewrite: request, Access: request, Header: response, Log: response}
-	if c.Report != "" {
-		p.Close = func() {
-			if err := w.account.write(c.Report); err != nil {
-				env.Log.Error("planted", "err", err)
-			}
-		}
-	}
-	return p, nil
+	response := func(*plugin.Ctx) { w.burn() }
+	return plugin.Phases{Rewrite: request, Access: request, Header: response, Log: response}, nil
 }
 
 type waste struct {
-	rounds  int
-	seed    maphash.Seed
-	account account
+	rounds int
+	seed   maphash.Seed
 }
 
 // text is what is hashed in a round.
 const text = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-// every is how many requests there are for one whose calls are timed. A power of
-// two: asking must cost nothing beside what is wasted.
-const every = 64
-
-// run burns, and now and then sees how long that takes.
-func (w *waste) run(r *plugin.Ctx) {
-	if r.Start.Nanosecond()%every != 0 {
-		w.burn()
-		return
-	}
-	time.Now() // brings the clock into the caches
-	before := time.Now()
-	start := time.Now()
-	w.burn()
-	end := time.Now()
-	w.account.add(end.Sub(start) - start.Sub(before)) // less what asking the clock takes
-}
 
 // burn returns what it computes, so that it is computed.
 func (w *waste) burn() (sum uint64) {
