@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // DefaultLimit is how many entries of one plugin may wait to be sent, as in
@@ -134,7 +136,7 @@ func (b *Backlog) failed(name string, entries int, err error, last bool) {
 
 // mayReport is true once a second: what fails, fails for every request.
 func (b *Backlog) mayReport(until *atomic.Int64) bool {
-	now := time.Now().UnixNano()
+	now := monotonic.Now()
 	t := until.Load()
 	return now >= t && until.CompareAndSwap(t, now+int64(time.Second))
 }

@@ -87,6 +87,8 @@ func scenarios() []scenario {
 		{name: "kill", dies: true, run: killGateway},
 		{name: "kill-external", external: true, dies: true, run: killGateway},
 		{name: "disk-full", small: true, needs: needMount, run: fillDisk},
+		{name: "clock", needs: needClock, run: stepClock},
+		{name: "clock-external", external: true, needs: needClock, run: stepClock},
 		{name: "descriptors", run: exhaustDescriptors},
 		{name: "connections", run: dropConnections},
 		{name: "black-holes", run: blackHoles},

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // shards is how many parts of a cache can change at the same time.
@@ -81,7 +83,9 @@ func (c *Cache[V]) Get(key []byte) (value V, ok bool) {
 	return e.value, true
 }
 
-func (c *Cache[V]) ended(e *item[V]) bool { return e.expires != 0 && c.now().UnixNano() >= e.expires }
+func (c *Cache[V]) ended(e *item[V]) bool {
+	return e.expires != 0 && monotonic.Of(c.now()) >= e.expires
+}
 
 // Put makes value that of a copy of key, for as long as lasts says; 0: until
 // there is no room. size is what the value takes beside V itself, in bytes.
@@ -99,7 +103,7 @@ func (c *Cache[V]) put(key []byte, value V, size int, lasts time.Duration, repla
 	h := maphash.Bytes(c.seed, key)
 	e := &item[V]{key: string(key), value: value, hash: h, bytes: int64(len(key) + size + overhead)}
 	if lasts > 0 {
-		e.expires = c.now().Add(lasts).UnixNano()
+		e.expires = monotonic.Of(c.now().Add(lasts))
 	}
 	s := &c.shards[h%shards]
 	s.mu.Lock()

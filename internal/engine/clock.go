@@ -3,6 +3,8 @@ package engine
 import (
 	"sync/atomic"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // tick is how often the coarse clock is set.
@@ -11,7 +13,8 @@ const tick = 100 * time.Millisecond
 // A clock knows the time within a tick without asking the system, which is good
 // enough for deadlines of seconds, and the Date header's value.
 type clock struct {
-	at   atomic.Int64 // Unix nanoseconds
+	at   atomic.Int64 // monotonic
+	day  int64        // Unix seconds of date; of the goroutine that sets the clock
 	date atomic.Pointer[string]
 }
 
@@ -19,9 +22,10 @@ type clock struct {
 const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func (c *clock) set(now time.Time) {
-	before := time.Unix(0, c.at.Swap(now.UnixNano())).Unix()
-	if before != now.Unix() || c.date.Load() == nil {
+	c.at.Store(monotonic.Of(now))
+	if day := now.Unix(); c.day != day || c.date.Load() == nil {
 		s := now.UTC().Format(httpTime)
+		c.day = day
 		c.date.Store(&s)
 	}
 }
@@ -38,5 +42,5 @@ func (c *clock) For(d time.Duration) time.Time {
 	if d < coarseFrom {
 		return time.Now()
 	}
-	return time.Unix(0, c.at.Load())
+	return monotonic.Time(c.at.Load())
 }

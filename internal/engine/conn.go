@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/monotonic"
 	"weir/internal/wire"
 )
 
@@ -391,7 +392,7 @@ func (c *conn) linger() {
 
 // waiting is called before and after the exchange waits for its upstream.
 func (c *conn) waiting(begin bool) {
-	since := c.ctx.Start.UnixNano()
+	since := monotonic.Of(c.ctx.Start)
 	if begin {
 		c.state.CompareAndSwap(active, since)
 		return
@@ -404,7 +405,7 @@ func (c *conn) waiting(begin bool) {
 // abortIfGone ends the upstream call of a client that has closed its side.
 func (c *conn) abortIfGone(now time.Time) {
 	s := c.state.Load()
-	if s <= closing || now.UnixNano()-s < int64(time.Second) || c.probe == nil {
+	if s <= closing || monotonic.Of(now)-s < int64(time.Second) || c.probe == nil {
 		return
 	}
 	if c.probe.State() != wire.Ended || !c.state.CompareAndSwap(s, aborting) {

@@ -4,13 +4,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/monotonic"
 	"weir/internal/wire"
 )
 
 // A span is one thing that takes time again and again, by the coarse clock.
 type span struct {
 	clock *clock
-	since atomic.Int64 // Unix nanoseconds; 0: not under way
+	since atomic.Int64 // monotonic; 0: not under way
 }
 
 func (s *span) begin() { s.since.Store(s.clock.at.Load()) }
@@ -19,7 +20,7 @@ func (s *span) end()   { s.since.Store(0) }
 // overdue reports, once each time, that it takes longer than limit; 0: no limit.
 func (s *span) overdue(now time.Time, limit time.Duration) bool {
 	since := s.since.Load()
-	return limit > 0 && since != 0 && now.UnixNano()-since > int64(limit) && s.since.CompareAndSwap(since, 0)
+	return limit > 0 && since != 0 && monotonic.Of(now)-since > int64(limit) && s.since.CompareAndSwap(since, 0)
 }
 
 // timed is a Stream that takes the time of its writes.

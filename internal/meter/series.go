@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // An Owner is what a series is about.
@@ -36,7 +38,7 @@ type upkeep struct {
 	prev  *Series
 	owner Owner
 	users int
-	since int64 // when last was set, Unix nanoseconds
+	since int64 // when last was set, monotonic
 	gone  int64 // since when its owner is; 0: it is not
 }
 
@@ -119,7 +121,7 @@ func (v *Vec) With(owner Owner, values ...string) (s *Series, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s, ok = v.find(values); ok {
-		s.owner, s.gone, s.since = owner, 0, time.Now().UnixNano()
+		s.owner, s.gone, s.since = owner, 0, monotonic.Now()
 		s.doomed.Store(false)
 	}
 	return s, ok
@@ -223,7 +225,7 @@ func (r *Registry) Sweep(now time.Time) {
 		if full && (expire == 0 || expire > idleFor) {
 			expire = idleFor
 		}
-		m.vec.sweep(now.UnixNano(), expire)
+		m.vec.sweep(monotonic.Of(now), expire)
 	}
 }
 

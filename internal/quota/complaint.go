@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/monotonic"
 	"weir/internal/plugin"
 )
 
@@ -14,7 +15,7 @@ type Complaint struct {
 	now           func() time.Time
 	log           *slog.Logger
 	plugin, owner string
-	last          atomic.Int64 // nanoseconds since 1970
+	last          atomic.Int64 // monotonic; 0: never
 }
 
 // NewComplaint makes the Complaint of one configuration of the named plugin.
@@ -24,8 +25,8 @@ func NewComplaint(env plugin.Env, plugin string) *Complaint {
 
 // Make logs what happened, unless it did a moment ago.
 func (c *Complaint) Make(what string, err error) {
-	now := c.now().UnixNano()
-	if last := c.last.Load(); now-last < int64(time.Second) || !c.last.CompareAndSwap(last, now) {
+	now := monotonic.Of(c.now())
+	if last := c.last.Load(); last != 0 && now-last < int64(time.Second) || !c.last.CompareAndSwap(last, now) {
 		return
 	}
 	c.log.Error(what, "plugin", c.plugin, "owner", c.owner, "err", err)

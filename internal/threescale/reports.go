@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"weir/internal/meter"
+	"weir/internal/monotonic"
 	"weir/internal/plugin"
 )
 
@@ -228,7 +229,7 @@ type sparse struct{ said, since atomic.Int64 }
 // said; 0: it need not be said now.
 func (s *sparse) due() int64 {
 	s.since.Add(1)
-	now, said := time.Now().Unix(), s.said.Load()
+	now, said := monotonic.Now()/int64(time.Second)+1, s.said.Load()
 	if now > said && s.said.CompareAndSwap(said, now) {
 		return s.since.Swap(0)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/monotonic"
 	"weir/internal/plan"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
@@ -77,11 +78,11 @@ func (s *session) pause(d time.Duration) bool {
 	}
 }
 
-func (s *session) touch() { s.last.Store(time.Now().UnixNano()) }
+func (s *session) touch() { s.last.Store(monotonic.Now()) }
 
 func (s *session) expired(now time.Time) bool {
 	idle := s.idle.Load()
-	return idle > 0 && now.UnixNano()-s.last.Load() > idle
+	return idle > 0 && monotonic.Of(now)-s.last.Load() > idle
 }
 
 // A refusal ends a session with a status.

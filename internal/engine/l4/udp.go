@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/monotonic"
 	"weir/internal/wire"
 )
 
@@ -142,7 +143,7 @@ func (p *udpPort) drained() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for from, s := range p.sessions {
-		if time.Now().UnixNano()-s.last.Load() >= int64(quiet) {
+		if monotonic.Now()-s.last.Load() >= int64(quiet) {
 			delete(p.sessions, from)
 			s.end()
 		}

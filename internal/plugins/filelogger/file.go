@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/logentry"
+	"weir/internal/monotonic"
 	"weir/internal/plugin"
 )
 
@@ -110,7 +111,7 @@ func openFile(path string) (*os.File, error) {
 
 // report says once a second that writing fails.
 func (f *file) report(err error) {
-	now := time.Now().UnixNano()
+	now := monotonic.Now()
 	until := f.quiet.Load()
 	if now >= until && f.quiet.CompareAndSwap(until, now+int64(time.Second)) {
 		f.log.Error("a log file cannot be written, entries are dropped", "plugin", name, "path", f.path,

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // timeouts are how long the mirror may take to connect, to take the copy and to
@@ -150,7 +152,7 @@ func at(server url.URL, target string) *url.URL {
 // report says once a second that copies are lost.
 func (s *sender) report(err error) {
 	lost := s.lost.Add(1)
-	now := time.Now().UnixNano()
+	now := monotonic.Now()
 	until := s.quiet.Load()
 	if now >= until && s.quiet.CompareAndSwap(until, now+int64(time.Second)) {
 		s.log.Warn("a mirrored request was lost", "lost_so_far", lost, "err", err)

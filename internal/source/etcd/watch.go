@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"weir/internal/model"
+	"weir/internal/monotonic"
 )
 
 // A watch is one watch of the prefix, on a stream of its own.
@@ -25,7 +26,7 @@ type watch struct {
 	trusted  bool // a progress notice tells that everything up to it was sent
 	pending  *pending
 	received atomic.Int64 // revision up to which everything was received
-	heard    atomic.Int64 // time of the last message, Unix nanoseconds
+	heard    atomic.Int64 // time of the last message, monotonic
 	created  atomic.Bool  // the store has confirmed the watch
 	end      context.CancelCauseFunc
 }
@@ -159,7 +160,12 @@ func progressIsSafe(version string) bool {
 	return minor > 5
 }
 
-func (w *watch) hear() { w.heard.Store(w.store.cfg.Now().UnixNano()) }
+func (w *watch) hear() { w.heard.Store(monotonic.Of(w.store.cfg.Now())) }
+
+// silence is how long ago the last message came.
+func (w *watch) silence() time.Duration {
+	return time.Duration(monotonic.Of(w.store.cfg.Now()) - w.heard.Load())
+}
 
 // receive takes the messages of the watch until it ends and returns why.
 func (w *watch) receive(stream context.Context, from int64) error {
@@ -250,7 +256,7 @@ func (w *watch) guard(ctx, stream context.Context) {
 			continue
 		case <-tick.C:
 		}
-		silence := time.Duration(w.store.cfg.Now().UnixNano() - w.heard.Load())
+		silence := w.silence()
 		if silence < limit/2 {
 			late = 0
 			continue
@@ -293,7 +299,7 @@ type overdue struct {
 func (w *watch) miss(ctx, stream context.Context, own *overdue, patience time.Duration) error {
 	due := own.written
 	own.written = w.store.written.Load()
-	if due <= w.received.Load() || time.Duration(w.store.cfg.Now().UnixNano()-w.heard.Load()) < patience {
+	if due <= w.received.Load() || w.silence() < patience {
 		own.missed = 0
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"weir/internal/monotonic"
 	"weir/internal/wire"
 )
 
@@ -53,7 +54,7 @@ type Conn struct {
 // HTTP/2 is found out before a request is sent to it. ctx bounds the wait.
 func (t *Transport) NewConn(ctx context.Context, nc net.Conn) (*Conn, error) {
 	o := &observed{Conn: nc}
-	o.last.Store(time.Now().UnixNano())
+	o.last.Store(monotonic.Now())
 	cc, err := t.t.NewClientConn(o)
 	if err != nil {
 		nc.Close()
@@ -83,7 +84,7 @@ func (c *Conn) Ended() bool {
 func (c *Conn) Retire() { c.cc.SetDoNotReuse() }
 
 // Heard is when something came from the node last.
-func (c *Conn) Heard() time.Time { return time.Unix(0, c.nc.last.Load()) }
+func (c *Conn) Heard() time.Time { return monotonic.Time(c.nc.last.Load()) }
 
 // Ping asks the node for a sign of life.
 func (c *Conn) Ping(ctx context.Context) error { return c.cc.Ping(ctx) }
@@ -97,13 +98,13 @@ func (c *Conn) Close() {
 // observed is a connection that knows when something was read.
 type observed struct {
 	net.Conn
-	last atomic.Int64 // Unix time in nanoseconds
+	last atomic.Int64 // monotonic
 }
 
 func (o *observed) Read(p []byte) (int, error) {
 	n, err := o.Conn.Read(p)
 	if n > 0 {
-		o.last.Store(time.Now().UnixNano())
+		o.last.Store(monotonic.Now())
 	}
 	return n, err
 }
