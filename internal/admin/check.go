@@ -128,6 +128,28 @@ func (a *API) checkOverlap(r *request, id string, v *document.Value) *answer {
 	return nil
 }
 
+// needs are the keys of what has to be in the store when an object of the
+// request's kind is written: what it refers to and what it lies below.
+func (r *request) needs(v *document.Value) (keys []string) {
+	if parent, below := r.parent(); below {
+		keys = append(keys, "/"+parent.String())
+	}
+	for _, ref := range r.res.refs {
+		if to, given := dotted(v, ref.path).Scalar(); given {
+			keys = append(keys, "/"+model.Key{Kind: ref.kind, ID: to}.String())
+		}
+	}
+	return keys
+}
+
+// recheck says what of that is no longer there; nil: nothing.
+func (a *API) recheck(r *request, id string) *answer {
+	if refusal := a.checkParent(r); refusal != nil {
+		return refusal
+	}
+	return a.checkReferences(r, id, r.body)
+}
+
 // checkReferences sees that what the object names is in the store. The store is
 // asked and not the view: another Admin API may have written it just now.
 func (a *API) checkReferences(r *request, id string, v *document.Value) *answer {

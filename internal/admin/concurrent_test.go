@@ -103,3 +103,43 @@ func FuzzPatch(f *testing.F) {
 		}
 	})
 }
+
+// What an object refers to, or lies below, is deleted between the check and the
+// write: nothing is stored. A credential would otherwise open the gateway again
+// for the next consumer of that name.
+func TestDeletedBeforeWritten(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		deleted            string
+		status             int
+		answer, stored     string
+	}{
+		{"PUT", "consumers/jack/credentials/1", `{"plugins":{"key-auth":{"key":"k"}}}`, "consumers/jack", 404, `{"error_msg":"consumer not found"}`, "/consumers/jack/credentials/1"},
+		{"PUT", "routes/1", `{"uri":"/a","upstream_id":"u"}`, "upstreams/u", 400, `{"error_msg":"failed to fetch upstream info by upstream id [u], response code: 404"}`, "/routes/1"},
+		{"POST", "routes", `{"uri":"/a","service_id":"s"}`, "services/s", 400, `{"error_msg":"failed to fetch service info by service id [s], response code: 404"}`, "/routes/"},
+		{"PATCH", "services/s", `{"upstream_id":"u"}`, "upstreams/u", 400, `{"error_msg":"failed to fetch upstream info by upstream id [u], response code: 404"}`, ""},
+		{"PUT", "services/s/graphql_cost_decorations/1", `{"field_path":"Query.a"}`, "services/s", 404, `{"error_msg":"service not found"}`, "/services/s/graphql_cost_decorations/1"},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.send("PUT", "/apisix/admin/consumers", `{"username":"jack"}`)
+			b.send("PUT", "/apisix/admin/upstreams/u", `{"nodes":{"a:1":1}}`)
+			b.send("PUT", "/apisix/admin/services/s", `{}`)
+			b.store.before = func() {
+				b.store.before = nil
+				if w := b.send("DELETE", "/apisix/admin/"+c.deleted, ""); w.Code != 200 {
+					t.Error(w.Body)
+				}
+			}
+			w := b.send(c.method, "/apisix/admin/"+c.path, c.body)
+			if w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.answer {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			for key := range b.store.kvs {
+				if c.stored != "" && strings.HasPrefix(key, prefix+c.stored) {
+					t.Errorf("stored: %s", key)
+				}
+			}
+		})
+	}
+}

@@ -38,14 +38,8 @@ func (a *API) bind(r *request) *answer {
 		ans := bad("wrong service_id, it is taken from the path")
 		return &ans
 	}
-	kv, _, err := a.deps.Store.Get(r.Context(), "/services/"+r.owner)
-	switch {
-	case err != nil:
-		ans := storageFailed(err)
-		return &ans
-	case kv == nil:
-		ans := refuse(http.StatusNotFound, "service not found")
-		return &ans
+	if ans := a.checkParent(r); ans != nil {
+		return ans
 	}
 	if ans := a.checkFieldPath(r); ans != nil {
 		return ans

@@ -67,6 +67,11 @@ func (m *memory) Put(_ context.Context, key string, value []byte, opt etcd.PutOp
 	if opt.IfModified != nil && *opt.IfModified != old.Modified {
 		return etcd.PutResult{}, etcd.ErrChanged
 	}
+	for _, other := range opt.IfThere {
+		if _, there := m.kvs[prefix+other]; !there {
+			return etcd.PutResult{}, etcd.ErrChanged
+		}
+	}
 	m.revision++
 	kv := etcd.KV{Key: prefix + key, Value: slices.Clone(value), Created: m.revision, Modified: m.revision}
 	if there {

@@ -48,6 +48,18 @@ func (r *request) object(id string) model.Key {
 	return model.Key{Kind: r.res.kind, ID: id}
 }
 
+// parent names the object below which the request's one lies; ok is false if its
+// kind lies below nothing.
+func (r *request) parent() (parent model.Key, ok bool) {
+	switch r.res.kind {
+	case model.KindCredential:
+		return model.Key{Kind: model.KindConsumer, ID: r.owner}, true
+	case model.KindCostDecoration:
+		return model.Key{Kind: model.KindService, ID: r.owner}, true
+	}
+	return model.Key{}, false
+}
+
 // dir is the directory in the store of all objects of the request's kind and
 // owner.
 func (r *request) dir() string {

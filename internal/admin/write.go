@@ -46,16 +46,20 @@ func (a *API) put(r *request) answer {
 		}
 		r.body.Set("create_time", created)
 		r.body.Set("update_time", document.NewInt(now))
-		ans := a.store(r, "set", id, etcd.PutOptions{TTL: r.ttl, IfModified: &modified})
+		ans := a.store(r, "set", id, etcd.PutOptions{TTL: r.ttl, IfModified: &modified, IfThere: r.needs(r.body)})
 		if ans.status != http.StatusConflict {
 			return ans
+		}
+		if refusal := a.recheck(r, id); refusal != nil {
+			return *refusal
 		}
 	}
 	return storageFailed(errChanged)
 }
 
-// maxTries bounds how often a replacement starts again because somebody else
-// wrote the same object. Of writers that meet one gets through each time.
+// maxTries bounds how often a write starts again because somebody else wrote the
+// same object, or what it refers to. Of writers that meet one gets through each
+// time.
 const maxTries = 1000
 
 var errChanged = errors.New("value changed before overwritten")
@@ -74,7 +78,16 @@ func (a *API) post(r *request) answer {
 	r.body.SetFirst("id", document.NewString(id))
 	r.body.Set("create_time", now)
 	r.body.Set("update_time", now)
-	return a.store(r, "create", id, etcd.PutOptions{TTL: r.ttl})
+	for range maxTries {
+		ans := a.store(r, "create", id, etcd.PutOptions{TTL: r.ttl, IfThere: r.needs(r.body)})
+		if ans.status != http.StatusConflict {
+			return ans
+		}
+		if refusal := a.recheck(r, id); refusal != nil {
+			return *refusal
+		}
+	}
+	return storageFailed(errChanged)
 }
 
 // admit checks a whole object that a client sent and gives it its id.
@@ -143,18 +156,19 @@ func (a *API) identify(r *request, v *document.Value, need bool) (id string, ref
 	return r.id, nil
 }
 
-// checkParent sees that a credential's consumer exists.
+// checkParent sees that the object exists below which the request's one lies.
 func (a *API) checkParent(r *request) *answer {
-	if r.res.kind != model.KindCredential {
+	parent, below := r.parent()
+	if !below {
 		return nil
 	}
-	kv, _, err := a.deps.Store.Get(r.Context(), "/consumers/"+r.owner)
+	kv, _, err := a.deps.Store.Get(r.Context(), "/"+parent.String())
 	switch {
 	case err != nil:
 		ans := storageFailed(err)
 		return &ans
 	case kv == nil:
-		ans := refuse(http.StatusNotFound, "consumer not found")
+		ans := refuse(http.StatusNotFound, "%s not found", parent.Kind)
 		return &ans
 	}
 	return nil
@@ -210,11 +224,14 @@ func (a *API) patch(r *request) answer {
 	}
 	a.seal(r.res, next)
 	r.body = next
-	ans := a.store(r, "compareAndSwap", id, etcd.PutOptions{TTL: r.ttl, IfModified: &prev.Modified})
-	if ans.status == http.StatusConflict {
-		return storageFailed(errChanged)
+	ans := a.store(r, "compareAndSwap", id, etcd.PutOptions{TTL: r.ttl, IfModified: &prev.Modified, IfThere: r.needs(r.body)})
+	if ans.status != http.StatusConflict {
+		return ans
 	}
-	return ans
+	if refusal := a.recheck(r, id); refusal != nil {
+		return *refusal
+	}
+	return storageFailed(errChanged)
 }
 
 // store writes the request's body and answers when it is live. A condition that

@@ -27,6 +27,9 @@ func newKV(kv *mvccpb.KeyValue) KV {
 type PutOptions struct {
 	TTL        int64  // seconds after which the key vanishes; 0: never
 	IfModified *int64 // required KV.Modified of what is there, 0: nothing may be
+
+	// IfThere are other keys that have to be there.
+	IfThere []string
 }
 
 // A PutResult tells what a write did.
@@ -97,11 +100,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opt PutOption
 			}
 			opts = append(opts, clientv3.WithLease(lease.ID))
 		}
-		txn := c.Txn(ctx)
-		if opt.IfModified != nil {
-			txn = txn.If(clientv3.Compare(clientv3.ModRevision(s.path(key)), "=", *opt.IfModified))
-		}
-		res, err := txn.Then(clientv3.OpPut(s.path(key), text, opts...)).Commit()
+		res, err := c.Txn(ctx).If(s.conditions(key, opt)...).Then(clientv3.OpPut(s.path(key), text, opts...)).Commit()
 		if err != nil {
 			return err
 		}
@@ -122,6 +121,16 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opt PutOption
 		s.written.Store(result.Revision)
 	}
 	return result, err
+}
+
+func (s *Store) conditions(key string, opt PutOptions) (all []clientv3.Cmp) {
+	if opt.IfModified != nil {
+		all = append(all, clientv3.Compare(clientv3.ModRevision(s.path(key)), "=", *opt.IfModified))
+	}
+	for _, other := range opt.IfThere {
+		all = append(all, clientv3.Compare(clientv3.ModRevision(s.path(other)), ">", 0))
+	}
+	return all
 }
 
 // Delete removes one key and everything below the prefixes, for instance the

@@ -54,6 +54,12 @@ func testWrites(t *testing.T, s *Store) {
 	if res, err := s.Put(ctx, "/routes/2", []byte("3"), PutOptions{IfModified: &absent}); err != nil || !res.Created {
 		t.Fatal("absent:", res, err)
 	}
+	if _, err := s.Put(ctx, "/routes/2", []byte("4"), PutOptions{IfThere: []string{"/routes/1", "/services/1"}}); !errors.Is(err, ErrChanged) {
+		t.Fatal("others must be there:", err)
+	}
+	if _, err := s.Put(ctx, "/routes/2", []byte("3"), PutOptions{IfThere: []string{"/routes/1"}}); err != nil {
+		t.Fatal("another is there:", err)
+	}
 	if s.owned {
 		if v, err := s.Version(ctx); err != nil || v != version.Version {
 			t.Fatal("version:", v, err)
