@@ -456,7 +456,7 @@ func TestStatusOfFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("routes: [{id: 1, uri: /a, plugins: {nothing: {}}}, text]\n#END")
+	write("routes: [{id: 1, uri: /a, plugins: {nothing: {}}}, text, {id: 2, uri: /b, upstream_id: u}]\n#END")
 	g := start(t, o)
 	defer stop(t, g)
 	status := func() (r control.Report, text string) {
@@ -467,7 +467,7 @@ func TestStatusOfFile(t *testing.T) {
 		return r, body
 	}
 	_, text := status()
-	for _, part := range []string{`"source":"file"`, `{"object":"routes/1","error":"unknown plugin [nothing]"}`, `"skipped":[{"object":"routes/arr_2","error":"invalid configuration: wrong type: expected object, got string"}]`} {
+	for _, part := range []string{`"source":"file"`, `{"object":"routes/1","error":"unknown plugin [nothing]"}`, `{"object":"routes/2","error":"it refers to upstreams/u, which is not there"}`, `"skipped":[{"object":"routes/arr_2","error":"invalid configuration: wrong type: expected object, got string"}]`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%s lacks %s", text, part)
 		}

@@ -41,6 +41,9 @@ func CheckObjects(ctx context.Context, c *config.Config) (path string, objects i
 	}
 	state := new(declared.State).Next(items)
 	g.state.Apply(state.Since(nil))
+	for path, missing := range g.state.Current().Missing {
+		wrong[path] = missing
+	}
 	for path, fault := range g.state.Current().Faults {
 		wrong[path] = fault
 	}

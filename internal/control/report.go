@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -35,7 +36,7 @@ type Report struct {
 	Applied int64   `json:"applied"`           // revision that requests see
 	Source  string  `json:"source"`            // etcd, file, configs
 	Problem string  `json:"problem,omitempty"` // of the source
-	Faults  []fault `json:"faults"`            // objects that do not run as they are
+	Faults  []fault `json:"faults"`            // objects that do not run as they are, or refer to what is not there
 	Skipped []fault `json:"skipped,omitempty"` // parts of a file that are no objects
 }
 
@@ -55,9 +56,13 @@ func listed(errs map[string]error) []fault {
 // report is GET /v1/status.
 func (c *Config) report(w http.ResponseWriter, _ *http.Request) {
 	s, from := c.Snapshot(), c.Source()
+	wrong := faults(s)
+	for path, err := range s.Missing {
+		wrong[path] = cmp.Or(wrong[path], err)
+	}
 	r := Report{
 		Ready: true, Applied: s.Revision, Source: from.Kind, Problem: from.Problem,
-		Faults: listed(faults(s)), Skipped: listed(from.Skipped),
+		Faults: listed(wrong), Skipped: listed(from.Skipped),
 	}
 	if err := c.Ready(); err != nil {
 		r.Ready, r.Waiting = false, err.Error()

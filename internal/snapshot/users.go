@@ -94,17 +94,20 @@ type mentions struct {
 		SuperiorID ident `json:"superior_id"`
 	} `json:"protocol"`
 	Plugins struct {
-		TrafficSplit struct {
-			Rules []struct {
-				Upstreams []struct {
-					ID ident `json:"upstream_id"`
-				} `json:"weighted_upstreams"`
-			} `json:"rules"`
-		} `json:"traffic-split"`
+		TrafficSplit  trafficSplit `json:"traffic-split"`
 		GRPCTranscode struct {
 			ProtoID ident `json:"proto_id"`
 		} `json:"grpc-transcode"`
 	} `json:"plugins"`
+}
+
+// trafficSplit is what the plugin of that name refers to.
+type trafficSplit struct {
+	Rules []struct {
+		Upstreams []struct {
+			ID ident `json:"upstream_id"`
+		} `json:"weighted_upstreams"`
+	} `json:"rules"`
 }
 
 // to lists the references to one object, by the plugin that has them.
