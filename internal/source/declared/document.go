@@ -109,6 +109,20 @@ func Items(doc *document.Value) []Item {
 	return out
 }
 
+// Strays are the names of lists in a document that are no sections, in order: most
+// likely one is spelled wrong. Lists under names that begin like those of
+// extensions in such documents ("x-", "." and "_") are there to be referred to.
+func Strays(doc *document.Value) (names []string) {
+	for _, m := range doc.Members {
+		known := slices.ContainsFunc(Sections(), func(k model.Kind) bool { return k.Dir() == m.Name })
+		meant := strings.HasPrefix(m.Name, "x-") || strings.HasPrefix(m.Name, ".") || strings.HasPrefix(m.Name, "_")
+		if !known && !meant && m.Value.Is(document.Array) && len(m.Value.Items) > 0 {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
 // isEmpty says that v is nothing, in one of the ways in which Lua writes that.
 func isEmpty(v *document.Value) bool {
 	return v == nil || v.Kind == document.Null || v.Is(document.Object) && len(v.Members) == 0

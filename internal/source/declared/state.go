@@ -52,6 +52,18 @@ func (s *State) Next(items []Item) *State {
 	return next
 }
 
+// Section returns the objects of a section as Items that change nothing.
+func (s *State) Section(section model.Kind) (items []Item) {
+	for _, k := range s.order {
+		if k.Kind != section && !(k.Kind == model.KindCredential && section == model.KindConsumer) {
+			continue
+		}
+		e := s.entries[k]
+		items = append(items, Item{Key: k, Section: section, Index: int(e.Created) - 1, Raw: e.Raw, Digest: e.Digest, Fault: e.Fault})
+	}
+	return items
+}
+
 func (s *State) entry(it Item, revision int64) Entry {
 	created := int64(1)
 	if it.Own == nil && it.Index >= 0 {

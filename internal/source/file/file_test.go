@@ -290,6 +290,43 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// Mistakes that are no mistakes of YAML are told: a section under a name that
+// nobody reads, an id that is there twice, a section that is no list, which leaves
+// what it had.
+func TestMistakesAreTold(t *testing.T) {
+	b := newBench(t, "apisix.yaml", nil)
+	first := "routes: [{id: 1, uri: /a, upstream_id: u}, {id: 2, uri: /b, upstream_id: u}]\nupstreams: [{id: u, nodes: {'a:1': 1}}]\n" +
+		"consumers: [{username: jack, plugins: {key-auth: {key: k}}}, {id: jack/credentials/1, plugins: {key-auth: {key: l}}}]\n#END"
+	for _, c := range []struct {
+		text    string
+		objects string
+		skipped string
+	}{
+		{first, "consumers/jack consumers/jack/credentials/1 routes/1 routes/2 upstreams/u", ""},
+		{strings.ReplaceAll(first, "upstreams:", "upstream:"), "consumers/jack consumers/jack/credentials/1 routes/1 routes/2", "upstream: there is no section of this name"},
+		{strings.ReplaceAll(first, "id: 2", "id: 1"), "consumers/jack consumers/jack/credentials/1 routes/1 upstreams/u", "routes/1: another object of the same id comes later, and the last counts"},
+		{"routes: {id: 3, uri: /c}\nconsumers: none\nx-nodes: [1]\nother: {a: 1}\n#END", "consumers/jack consumers/jack/credentials/1 routes/1",
+			"consumers/: invalid configuration: wrong type: expected array, got string; the objects of this section stay as they were\n" +
+				"routes/: invalid configuration: wrong type: expected array, got object; the objects of this section stay as they were"},
+		{"routes: [{id: 3, uri: /c, plugins: {key-auth: {}}}]\n#END", "routes/3", ""},
+	} {
+		b.load(c.text)
+		var told []string
+		for _, path := range slices.Sorted(maps.Keys(b.Status().Skipped)) {
+			told = append(told, path+": "+b.Status().Skipped[path].Error())
+		}
+		if got := strings.Join(told, "\n"); got != c.skipped {
+			t.Errorf("%s\ntold:\n%s\nwant:\n%s", c.text, got, c.skipped)
+		}
+		b.mu.Lock()
+		got := strings.Join(slices.Sorted(maps.Keys(b.objects)), " ")
+		b.mu.Unlock()
+		if got != c.objects {
+			t.Errorf("%s\nobjects: %s\nwant:    %s", c.text, got, c.objects)
+		}
+	}
+}
+
 // faults are the objects that do not run as the file has them.
 func (b *bench) faults() map[string]error { return maps.Collect(b.state.Current().Faults) }
 
