@@ -345,12 +345,16 @@ func (n *next) touchStreams(plugins []string) {
 	}
 }
 
+// inService reports whether a service names one of the plugins that e asks for, or
+// asked for in the form by which it runs on.
 func (n *next) inService(e *streamEntry, names func([]byte, ...model.Plugins) bool) bool {
-	if e.doc == nil || e.doc.ServiceID == "" {
-		return false
-	}
-	s, ok := n.services.Get(e.doc.ServiceID)
-	return ok && s.service != nil && names(nil, s.service.Plugins)
+	return slices.ContainsFunc([]*model.StreamRoute{e.doc, e.good}, func(doc *model.StreamRoute) bool {
+		if doc == nil || doc.ServiceID == "" {
+			return false
+		}
+		s, ok := n.services.Get(doc.ServiceID)
+		return ok && s.service != nil && names(nil, s.service.Plugins)
+	})
 }
 
 // chooseStreams makes the plugins of stream routes those that s enables.

@@ -212,6 +212,22 @@ func TestStreamPluginsChosen(t *testing.T) {
 	}
 }
 
+// TestStreamChosenOfService: a plugin that is switched on again runs for a route
+// that has it from the service of its last good form.
+func TestStreamChosenOfService(t *testing.T) {
+	b := newStreamBench(t, new(live))
+	b.put("services/s", `{"plugins":{"tag":{"v":1}},`+node+`}`, "stream_routes/1", `{"service_id":"s"}`)
+	b.put("stream_routes/1", `[]`)
+	b.put("plugins/", `[{"name":"gate","stream":true}]`)
+	if got := streamRun(b.Current(), "", 1); strings.Contains(got, "tag") {
+		t.Error(got)
+	}
+	b.put("plugins/", `[{"name":"gate","stream":true},{"name":"tag","stream":true}]`)
+	if got := streamRun(b.Current(), "", 1); !strings.HasPrefix(got, "1 tag services/s=1") {
+		t.Error(got)
+	}
+}
+
 // TestStreamDifferential: after random changes the state is that of one made from
 // what is stored.
 func TestStreamDifferential(t *testing.T) {
