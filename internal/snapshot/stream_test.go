@@ -217,7 +217,7 @@ func TestStreamPluginsChosen(t *testing.T) {
 func TestStreamChosenOfService(t *testing.T) {
 	b := newStreamBench(t, new(live))
 	b.put("services/s", `{"plugins":{"tag":{"v":1}},`+node+`}`, "stream_routes/1", `{"service_id":"s"}`)
-	b.put("stream_routes/1", `[]`)
+	b.put("stream_routes/1", `{"protocol":{"name":"xxx"},`+node+`}`)
 	b.put("plugins/", `[{"name":"gate","stream":true}]`)
 	if got := streamRun(b.Current(), "", 1); strings.Contains(got, "tag") {
 		t.Error(got)
