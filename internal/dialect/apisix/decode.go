@@ -207,6 +207,10 @@ func prefix(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-func seconds(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
+// seconds is a length of time as documents have it; what is beyond ages counts as ages.
+func seconds(f float64) time.Duration {
+	const ages = 1e9
+	return time.Duration(min(f, ages) * float64(time.Second))
+}
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

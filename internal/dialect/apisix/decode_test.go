@@ -251,3 +251,16 @@ func BenchmarkWithoutTimes(b *testing.B) {
 		WithoutTimes(raw)
 	}
 }
+
+// TestEndlessTimeout: a time-out that is beyond all numbers of nanoseconds is long,
+// not over before it begins.
+func TestEndlessTimeout(t *testing.T) {
+	u, err := Upstream("1", []byte(`{"nodes":{"127.0.0.1:80":1},"timeout":{"connect":1e300,"send":9999999999,"read":60},"retry_timeout":1e12}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const year = 365 * 24 * time.Hour
+	if u.Timeout.Connect < year || u.Timeout.Send < year || u.Timeout.Read != time.Minute || u.RetryTimeout < year {
+		t.Errorf("%+v, %v", u.Timeout, u.RetryTimeout)
+	}
+}
