@@ -115,6 +115,6 @@ func EtcdConfig(c *config.Config) (etcd.Config, error) {
 		cfg.Endpoints, cfg.User, cfg.Password = nil, "", ""
 	}
 	var err error
-	cfg.TLS, err = etcdTLS(&e.TLS)
+	cfg.TLS, err = etcdTLS(c, slog.New(slog.DiscardHandler))
 	return cfg, err
 }

@@ -2,13 +2,11 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
 
-	"weir/internal/config"
 	"weir/internal/dialect/apisix"
 	"weir/internal/keyring"
 	"weir/internal/meter"
@@ -133,7 +131,7 @@ func (g *Gateway) openStore(ctx context.Context) error {
 		return g.openEmbedded(ctx, cfg)
 	}
 	var err error
-	if cfg.TLS, err = etcdTLS(&e.TLS); err != nil {
+	if cfg.TLS, err = etcdTLS(g.Config, g.log); err != nil {
 		return err
 	}
 	cfg.Endpoints, cfg.User, cfg.Password = e.Host, e.User, e.Password.Reveal()
@@ -210,19 +208,6 @@ func (d detail) Enabled(ctx context.Context, _ slog.Level) bool {
 func (d detail) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = slog.LevelInfo
 	return d.Handler.Handle(ctx, r)
-}
-
-func etcdTLS(c *config.EtcdTLS) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.SNI, InsecureSkipVerify: !c.Verify}
-	if c.Cert == "" {
-		return out, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return nil, fmt.Errorf("deployment.etcd.tls: %w", err)
-	}
-	out.Certificates = []tls.Certificate{pair}
-	return out, nil
 }
 
 // collectSeldom lets the heap grow further before it is collected, unless an

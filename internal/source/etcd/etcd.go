@@ -32,17 +32,21 @@ type Config struct {
 	// fail at once from then on.
 	Gone <-chan struct{}
 
-	Endpoints      []string      // URLs; Open needs at least one
-	Prefix         string        // parent of all keys; default "/apisix"
-	User, Password string        // both or neither
-	TLS            *tls.Config   // for https endpoints
-	DialTimeout    time.Duration // to connect, to answer a probe; default 5 s
-	Timeout        time.Duration // one read or write; default 30 s
-	WatchTimeout   time.Duration // longest silence of a watch; default 50 s
-	ResyncDelay    time.Duration // least time between two full reads; default 5 s
-	PageSize       int           // most keys per range read; default 100,000
-	Check          Check         // of the running state against the store
-	Log            *slog.Logger  // default: none
+	Endpoints      []string // URLs; Open needs at least one
+	Prefix         string   // parent of all keys; default "/apisix"
+	User, Password string   // both or neither
+
+	// TLS is asked at every handshake with an https endpoint, so that what it is made
+	// of can be replaced meanwhile. nil: the system's CAs, no certificate of our own.
+	TLS func() (*tls.Config, error)
+
+	DialTimeout  time.Duration // to connect, to answer a probe; default 5 s
+	Timeout      time.Duration // one read or write; default 30 s
+	WatchTimeout time.Duration // longest silence of a watch; default 50 s
+	ResyncDelay  time.Duration // least time between two full reads; default 5 s
+	PageSize     int           // most keys per range read; default 100,000
+	Check        Check         // of the running state against the store
+	Log          *slog.Logger  // default: none
 
 	// Loading is told how many objects a full read has seen so far, after each
 	// page and from the goroutine of Run. It may be nil.
@@ -212,9 +216,11 @@ func (s *Store) clientConfig() clientv3.Config {
 	if s.cfg.User != "" {
 		opts = append(opts, newLogin(s.cfg.User, s.cfg.Password).dialOptions()...)
 	}
+	if s.cfg.TLS != nil && strings.HasPrefix(s.cfg.Endpoints[0], "https:") {
+		opts = append(opts, grpc.WithTransportCredentials(fresh{s.cfg.TLS}))
+	}
 	return clientv3.Config{
 		Endpoints:             s.cfg.Endpoints,
-		TLS:                   s.cfg.TLS,
 		DialTimeout:           s.cfg.DialTimeout,
 		DialKeepAliveTime:     keepalive,
 		DialKeepAliveTimeout:  keepalive / 2,
