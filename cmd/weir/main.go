@@ -49,10 +49,10 @@ func run(args []string) int {
 
 // misused says that an error is a mistake in flags or arguments.
 func misused(err error) bool {
-	_, here := errors.AsType[usageError](err)
-	_, bench := errors.AsType[bench.Misuse](err)
-	_, question := errors.AsType[app.BadQuestion](err)
-	return here || bench || question
+	_, ofCommand := errors.AsType[usageError](err)
+	_, ofBench := errors.AsType[bench.Misuse](err)
+	_, ofExplain := errors.AsType[app.BadQuestion](err)
+	return ofCommand || ofBench || ofExplain
 }
 
 // A troubleError keeps a command whose code 1 is an answer from giving one.

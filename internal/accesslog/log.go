@@ -293,15 +293,18 @@ func (o *output) reopen() error {
 }
 
 func openFile(path string) (*os.File, error) {
-	const flags = os.O_APPEND | os.O_CREATE | os.O_WRONLY
-	f, err := os.OpenFile(path, flags, 0o640) // requests may hold keys
+	const (
+		flags = os.O_APPEND | os.O_CREATE | os.O_WRONLY
+		mode  = 0o640 // requests may hold keys
+	)
+	f, err := os.OpenFile(path, flags, mode)
 	if !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, flags, 0o640) // requests may hold keys
+	return os.OpenFile(path, flags, mode)
 }
 
 // Close closes the file or the connection; the standard streams are not ours to

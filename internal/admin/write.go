@@ -46,12 +46,8 @@ func (a *API) put(r *request) answer {
 		}
 		r.body.Set("create_time", created)
 		r.body.Set("update_time", document.NewInt(now))
-		ans := a.store(r, "set", id, etcd.PutOptions{TTL: r.ttl, IfModified: &modified, IfThere: r.needs(r.body)})
-		if ans.status != http.StatusConflict {
+		if ans, ok := a.attempt(r, "set", id, &modified); ok {
 			return ans
-		}
-		if refusal := a.recheck(r, id); refusal != nil {
-			return *refusal
 		}
 	}
 	return storageFailed(errChanged)
@@ -79,12 +75,8 @@ func (a *API) post(r *request) answer {
 	r.body.Set("create_time", now)
 	r.body.Set("update_time", now)
 	for range maxTries {
-		ans := a.store(r, "create", id, etcd.PutOptions{TTL: r.ttl, IfThere: r.needs(r.body)})
-		if ans.status != http.StatusConflict {
+		if ans, ok := a.attempt(r, "create", id, nil); ok {
 			return ans
-		}
-		if refusal := a.recheck(r, id); refusal != nil {
-			return *refusal
 		}
 	}
 	return storageFailed(errChanged)
@@ -224,14 +216,24 @@ func (a *API) patch(r *request) answer {
 	}
 	a.seal(r.res, next)
 	r.body = next
-	ans := a.store(r, "compareAndSwap", id, etcd.PutOptions{TTL: r.ttl, IfModified: &prev.Modified, IfThere: r.needs(r.body)})
-	if ans.status != http.StatusConflict {
+	if ans, ok := a.attempt(r, "compareAndSwap", id, &prev.Modified); ok {
 		return ans
 	}
-	if refusal := a.recheck(r, id); refusal != nil {
-		return *refusal
-	}
 	return storageFailed(errChanged)
+}
+
+// attempt stores the request's body while what it needs is there and, unless
+// modified is nil, the object is still as it was then. ok is false if somebody
+// else wrote one of them meanwhile.
+func (a *API) attempt(r *request, action, id string, modified *int64) (ans answer, ok bool) {
+	ans = a.store(r, action, id, etcd.PutOptions{TTL: r.ttl, IfModified: modified, IfThere: r.needs(r.body)})
+	if ans.status != http.StatusConflict {
+		return ans, true
+	}
+	if refusal := a.recheck(r, id); refusal != nil {
+		return *refusal, true
+	}
+	return ans, false
 }
 
 // store writes the request's body and answers when it is live. A condition that

@@ -79,9 +79,9 @@ type Backlog struct {
 	dropped atomic.Int64
 	lost    atomic.Int64
 
-	quiet      atomic.Int64 // until when discards are not reported, Unix nanoseconds
+	discards   monotonic.Seldom // reports of them
 	unreported atomic.Int64
-	failures   atomic.Int64 // as quiet, for failures
+	failures   monotonic.Seldom // reports of them
 }
 
 // Pending is the number of entries that are not sent yet.
@@ -114,7 +114,7 @@ func (b *Backlog) discard() {
 	b.give(1)
 	b.dropped.Add(1)
 	b.unreported.Add(1)
-	if !b.mayReport(&b.quiet) {
+	if !b.discards.Ready(time.Now()) {
 		return
 	}
 	b.group.log.Error("too many log entries are waiting, new ones are discarded", "plugin", b.plugin,
@@ -123,7 +123,7 @@ func (b *Backlog) discard() {
 
 // failed reports a batch that was not delivered; last: it will not be tried again.
 func (b *Backlog) failed(name string, entries int, err error, last bool) {
-	if !b.mayReport(&b.failures) {
+	if !b.failures.Ready(time.Now()) {
 		return
 	}
 	msg := "log entries could not be sent, they are tried again"
@@ -132,11 +132,4 @@ func (b *Backlog) failed(name string, entries int, err error, last bool) {
 	}
 	b.group.log.Error(msg, "plugin", b.plugin, "processor", name, "entries", entries,
 		"lost_so_far", b.Lost(), "err", err)
-}
-
-// mayReport is true once a second: what fails, fails for every request.
-func (b *Backlog) mayReport(until *atomic.Int64) bool {
-	now := monotonic.Now()
-	t := until.Load()
-	return now >= t && until.CompareAndSwap(t, now+int64(time.Second))
 }

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/monotonic"
@@ -15,7 +14,7 @@ type Complaint struct {
 	now           func() time.Time
 	log           *slog.Logger
 	plugin, owner string
-	last          atomic.Int64 // monotonic; 0: never
+	said          monotonic.Seldom
 }
 
 // NewComplaint makes the Complaint of one configuration of the named plugin.
@@ -25,11 +24,9 @@ func NewComplaint(env plugin.Env, plugin string) *Complaint {
 
 // Make logs what happened, unless it did a moment ago.
 func (c *Complaint) Make(what string, err error) {
-	now := monotonic.Of(c.now())
-	if last := c.last.Load(); last != 0 && now-last < int64(time.Second) || !c.last.CompareAndSwap(last, now) {
-		return
+	if c.said.Ready(c.now()) {
+		c.log.Error(what, "plugin", c.plugin, "owner", c.owner, "err", err)
 	}
-	c.log.Error(what, "plugin", c.plugin, "owner", c.owner, "err", err)
 }
 
 // Refusal is the answer to a refused request: rejected_code and, if it is not

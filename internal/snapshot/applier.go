@@ -227,11 +227,11 @@ func (a *Applier) apply(d model.Delta, same bool) {
 	for some := range slices.Chunk(d.Put, ahead) {
 		said := n.readAhead(some)
 		for i, o := range some {
+			var read *reading
 			if said != nil {
-				n.put(o, &said[i])
-			} else {
-				n.put(o, nil)
+				read = &said[i]
 			}
+			n.put(o, read)
 			if m := &a.modified[o.Kind]; o.Modified > m.Load() {
 				m.Store(o.Modified)
 			}

@@ -236,8 +236,8 @@ func (n *next) putRecord(o model.Object, said *reading) {
 	n.replaceRecord(old, o, *said, had && !old.broken)
 }
 
-// replaceRecord gives a record its new form, of which said has been read. If that cannot be read and keep says
-// so, the old one stays.
+// replaceRecord gives a record its new form, of which said has been read. If that
+// cannot be read and keep says so, the old one stays.
 func (n *next) replaceRecord(old recordEntry, o model.Object, said reading, keep bool) {
 	records, had := n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)

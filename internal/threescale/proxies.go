@@ -43,12 +43,8 @@ func NewProxy(raw string) (*Proxy, error) {
 	return p, nil
 }
 
-// errProxy does not repeat what may hold a password.
 func errProxy(raw string) error {
-	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
-		raw = "..." + raw[at:]
-	}
-	return fmt.Errorf("%q is not the http URL of a forward proxy", raw)
+	return fmt.Errorf("%q is not the http URL of a forward proxy", withoutUser(raw))
 }
 
 // Proxies are the forward proxies for upstreams, by scheme; nil: none.

@@ -1,18 +1,6 @@
 package threescale
 
-import (
-	"sync/atomic"
-	"time"
+import "weir/internal/monotonic"
 
-	"weir/internal/monotonic"
-)
-
-// Seldom keeps what may happen at every request from filling the log. The zero
-// Seldom is ready.
-type Seldom struct{ last atomic.Int64 }
-
-// Ready says, at most once a second, that it may be told again.
-func (s *Seldom) Ready(now time.Time) bool {
-	last, at := s.last.Load(), monotonic.Of(now)
-	return (last == 0 || at-last >= int64(time.Second)) && s.last.CompareAndSwap(last, at)
-}
+// Seldom is what policies log by.
+type Seldom = monotonic.Seldom

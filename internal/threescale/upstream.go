@@ -61,12 +61,17 @@ func NewUpstream(raw string) (*Upstream, error) {
 	return up, nil
 }
 
-// errURL does not repeat what may hold a password.
 func errURL(raw string) error {
+	return fmt.Errorf("%q is not the http or https URL of an upstream", withoutUser(raw))
+}
+
+// withoutUser is what is meant to be a URL, for messages: what stands before its
+// host may be a password.
+func withoutUser(raw string) string {
 	if at := strings.LastIndexByte(raw, '@'); at >= 0 {
 		raw = "..." + raw[at:]
 	}
-	return fmt.Errorf("%q is not the http or https URL of an upstream", raw)
+	return raw
 }
 
 // Connect is how an upstream is reached, where policies say so; the zero Connect

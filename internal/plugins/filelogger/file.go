@@ -32,7 +32,7 @@ type file struct {
 	writers sync.WaitGroup
 
 	dropped atomic.Int64
-	quiet   atomic.Int64 // until when failures are not reported, Unix nanoseconds
+	said    monotonic.Seldom // that writing fails
 
 	using sync.Mutex // guards out
 	out   *os.File   // nil until there is something to write
@@ -111,9 +111,7 @@ func openFile(path string) (*os.File, error) {
 
 // report says once a second that writing fails.
 func (f *file) report(err error) {
-	now := monotonic.Now()
-	until := f.quiet.Load()
-	if now >= until && f.quiet.CompareAndSwap(until, now+int64(time.Second)) {
+	if f.said.Ready(time.Now()) {
 		f.log.Error("a log file cannot be written, entries are dropped", "plugin", name, "path", f.path,
 			"dropped_so_far", f.dropped.Load(), "err", err)
 	}

@@ -40,7 +40,7 @@ type sender struct {
 
 	now     atomic.Int64 // copies on their way
 	lost    atomic.Int64
-	quiet   atomic.Int64 // until when losses are not reported, Unix nanoseconds
+	said    monotonic.Seldom // that copies are lost
 	sending sync.WaitGroup
 }
 
@@ -152,9 +152,7 @@ func at(server url.URL, target string) *url.URL {
 // report says once a second that copies are lost.
 func (s *sender) report(err error) {
 	lost := s.lost.Add(1)
-	now := monotonic.Now()
-	until := s.quiet.Load()
-	if now >= until && s.quiet.CompareAndSwap(until, now+int64(time.Second)) {
+	if s.said.Ready(time.Now()) {
 		s.log.Warn("a mirrored request was lost", "lost_so_far", lost, "err", err)
 	}
 }

@@ -23,7 +23,6 @@ type origin struct {
 
 	mu   sync.Mutex
 	read *fileRead // of the file; nil: it was not read
-
 }
 
 // A whole is a document of which what is not served was left out.
