@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 T       ?= 30s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet arch gen gen-clean unit race lint vuln fuzz differential alloc deb image clean
+.PHONY: help build run test check fmt vet arch gen gen-clean needs unit race lint vuln fuzz differential alloc deb image clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | sort | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
@@ -41,15 +41,17 @@ gen-clean: ## fail if generated files are stale (and write them)
 	before=$$(sum); $(MAKE) -s gen; after=$$(sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were stale; they are written now, commit them"; exit 1; fi
 
-unit: ## all tests in random order, fuzz seeds and exact allocations among them
+# What tests start beside Go's own: the servers, and node for the script of a page.
+needs:
 	@bash scripts/need.sh redis-server redis-server
 	@bash scripts/need.sh etcd etcd-server
+	@bash scripts/need.sh node nodejs
+
+unit: needs ## all tests in random order, fuzz seeds and exact allocations among them
 	$(GO) test -timeout 180s -shuffle=on ./...
 
-race: ## all tests under the race detector
+race: needs ## all tests under the race detector
 	@bash scripts/need.sh "$$($(GO) env CC)" gcc libc6-dev
-	@bash scripts/need.sh redis-server redis-server
-	@bash scripts/need.sh etcd etcd-server
 	CGO_ENABLED=1 $(GO) test -race -timeout 180s -shuffle=on ./...
 
 VULN_DB ?= https://vuln.go.dev
