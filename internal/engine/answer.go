@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func (x *exchange) answer(r *plugin.Reply) {
 	x.local.Reset()
 	x.local.Status = r.Status
 	x.local.Length = int64(len(body))
+	if r.Stream != nil {
+		x.local.Length = wire.Chunked
+	}
 	h := &x.local.Header
 	h.AddValid("Date", x.engine.clock.Date())
 	typed := false
@@ -83,11 +87,40 @@ func (x *exchange) answer(r *plugin.Reply) {
 		h.AddValid("Content-Type", contentType)
 	}
 	x.head(&x.local)
+	if r.Stream != nil {
+		x.cut(x.produce(r.Stream))
+		return
+	}
 	body = x.filter(body, true)
 	if x.request.Method == "HEAD" {
 		h.AddValid("Content-Length", strconv.Itoa(len(body)))
 	}
 	x.cut(x.stream.WriteHead(&x.local, body, true))
+}
+
+// produce sends the head of a local answer, then its body as it is written.
+func (x *exchange) produce(body func(io.Writer) error) error {
+	none := bodiless(x.request.Method, x.local.Status)
+	if err := x.stream.WriteHead(&x.local, x.filter(nil, none), none); err != nil || none {
+		return err
+	}
+	x.detach()
+	if err := body((*producer)(x)); err != nil {
+		return err
+	}
+	return x.stream.Write(x.filter(nil, true), true)
+}
+
+// A producer is the exchange as what writes its answer's body sees it.
+type producer exchange
+
+// Write implements io.Writer.
+func (p *producer) Write(piece []byte) (int, error) {
+	x := (*exchange)(p)
+	if err := x.stream.Write(x.filter(piece, false), false); err != nil {
+		return 0, err
+	}
+	return len(piece), nil
 }
 
 // head gives a response the gateway's own headers and runs the Header phase.

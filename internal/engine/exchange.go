@@ -107,7 +107,7 @@ func (x *exchange) close() { x.engine.State.FreePin(x.pin) }
 func (x *exchange) begin(now time.Time) {
 	x.ctx.Reset()
 	x.ctx.Start = now
-	x.route, x.trailer = nil, nil
+	x.route, x.trailer, x.up = nil, nil, nil
 	x.buffered, x.whole, x.handed, x.bodyErr = nil, false, false, nil
 	x.filters = x.filters[:0]
 	x.run = plan.Run{}

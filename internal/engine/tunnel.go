@@ -62,7 +62,9 @@ func (x *exchange) detach() {
 	}
 	x.detached = true
 	x.run.Acquire()
-	x.up.Acquire()
+	if x.up != nil {
+		x.up.Acquire()
+	}
 	x.ctx.Index = nil
 	x.pin.Drop()
 }
@@ -71,7 +73,9 @@ func (x *exchange) detach() {
 func (x *exchange) release() {
 	if x.detached {
 		x.run.Release()
-		x.up.Release()
+		if x.up != nil {
+			x.up.Release()
+		}
 		x.detached = false
 	}
 }

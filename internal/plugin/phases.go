@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"time"
 
@@ -192,6 +193,11 @@ type Reply struct {
 	Status int
 	Header [][2]string
 	Body   []byte
+
+	// Stream, if not nil, writes the body instead, as it is made, on the request's
+	// goroutine and without a pinned state. Its error cuts the answer short. A HEAD
+	// request does not call it.
+	Stream func(io.Writer) error
 }
 
 // PhaseOver is no answer: the policies after the one that returns it do not see

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -172,9 +173,10 @@ func endpoints(env plugin.Env) []plugin.Endpoint {
 		return nil
 	}
 	return []plugin.Endpoint{{Methods: []string{http.MethodGet}, Path: attr.URI, Serve: func(*plugin.Ctx) *plugin.Reply {
-		var b strings.Builder
-		_ = env.Meter.Expose(&b, attr.Prefix) // memory takes everything
-		return plugin.Text(http.StatusOK, b.String(), [2]string{"Content-Type", meter.ContentType})
+		return &plugin.Reply{
+			Status: http.StatusOK, Header: [][2]string{{"Content-Type", meter.ContentType}},
+			Stream: func(w io.Writer) error { return env.Meter.Expose(w, attr.Prefix) },
+		}
 	}}}
 }
 

@@ -374,7 +374,11 @@ func TestEndpoint(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	reply := e[0].Serve(nil)
-	if reply.Status != 200 || reply.Header[0][1] != "text/plain; charset=utf-8" || !strings.Contains(string(reply.Body), `x_bandwidth{type="ingress",`+ids+`} 100`) {
+	var b strings.Builder
+	if err := reply.Stream(&b); err != nil {
+		t.Fatal(err)
+	}
+	if reply.Status != 200 || reply.Header[0][1] != "text/plain; charset=utf-8" || !strings.Contains(b.String(), `x_bandwidth{type="ingress",`+ids+`} 100`) {
 		t.Errorf("%+v", reply)
 	}
 	r.close()
