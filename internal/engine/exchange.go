@@ -44,8 +44,8 @@ type exchange struct {
 	secure *secure // nil: not over TLS
 	pin    *snapshot.Pin
 
-	counted *cell  // the requests
-	watch   *Watch // nil: nobody watches
+	counted *cell // the requests
+	glance  glance
 
 	peer       string // the other end's address
 	serverPort string // ours
@@ -118,7 +118,7 @@ func (x *exchange) begin(now time.Time) {
 // handle answers the request. A panic in a plugin loses this request alone.
 func (x *exchange) handle() {
 	x.counted.n.Add(1)
-	x.watch = x.engine.watch.Load()
+	x.glance.look(x.engine.watch.Load())
 	x.wantHost()
 	snap := x.pin.Take()
 	defer x.end()
@@ -201,10 +201,13 @@ func (x *exchange) end() {
 		x.call.Status = x.ctx.Sent.Status
 		x.call.Stop()
 	}
-	if x.engine.AccessLog != nil || x.watch != nil || x.run.HasLog() {
+	if x.engine.AccessLog != nil || x.glance.counts() || x.run.HasLog() {
 		x.ctx.Sent.End = x.endTime()
 		x.ctx.Sent.Received += x.upload.received()
 		x.logPhase()
+	}
+	if w := x.glance.watch; w != nil {
+		w.end(x)
 	}
 	if x.calling {
 		x.call.Finish()
@@ -234,12 +237,9 @@ func (x *exchange) endTime() time.Time {
 	return time.Now()
 }
 
-// logPhase runs the Log phase, the access log and what watches requests.
+// logPhase runs the Log phase and the access log.
 func (x *exchange) logPhase() {
 	x.runLog()
-	if x.watch != nil {
-		x.watch.end(x)
-	}
 	if x.engine.AccessLog != nil && !x.quiet {
 		x.writeAccess()
 	}

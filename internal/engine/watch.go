@@ -14,14 +14,14 @@ import (
 	"weir/internal/plugin"
 )
 
-// A Watch counts what requests do, exactly, for as long as it lasts. While there is
-// none, requests do nothing for it but see that.
+// A Watch counts what requests do for as long as it lasts. While there is none,
+// requests do nothing for it but see that.
 type Watch struct {
 	engine *Engine
 	only   func(*plugin.Ctx) bool // nil: every request counts
 	label  bool                   // samples of profiles tell the route
 
-	plans  sync.Map // *plan.Plan: its watched form
+	plans  sync.Map // watched: the plan in its watched form
 	routes sync.Map // id: context with the label
 	steps  sync.Map // stepKey: *atomic.Int64
 	one    chan struct{}
@@ -35,11 +35,52 @@ type Watch struct {
 
 type stepKey struct{ phase, plugin, owner string }
 
+// watched is a plan whose calls each stand for so many.
+type watched struct {
+	plan   *plan.Plan
+	weight int64
+}
+
+// A glance is what a connection's exchange remembers of a watch.
+type glance struct {
+	watch  *Watch // nil: nobody watches
+	seen   int64  // requests since it began
+	weight int64  // how many requests this one stands for; 0: it is not counted
+}
+
+// During a profile each connection's requests are counted exactly at first, then one
+// in so many for all of them: what is counted is shared by all processors, and that
+// would show in the profile.
+const (
+	countedFirst = 64
+	countedOf    = 16
+)
+
+// look sees whether somebody watches, and how this request counts.
+func (g *glance) look(w *Watch) {
+	if g.watch != w {
+		*g = glance{watch: w}
+	}
+	if w == nil {
+		return
+	}
+	g.weight = 1
+	if g.seen++; w.label && g.seen > countedFirst {
+		if g.weight = 0; g.seen%countedOf == 0 {
+			g.weight = countedOf
+		}
+	}
+}
+
+// counts says that this request is counted.
+func (g *glance) counts() bool { return g.watch != nil && g.weight > 0 }
+
 // ErrWatched: there is a watch already.
 var ErrWatched = errors.New("another one is measuring; there is one at a time")
 
-// Watch begins to count all requests. Samples of CPU profiles tell the route of a
-// request, under the label "route", if label. Stop must follow.
+// Watch begins to count all requests, exactly unless label: samples of CPU profiles
+// then tell the route of a request, under the label "route", and some requests of a
+// busy connection count for others. Stop must follow.
 func (e *Engine) Watch(label bool) (*Watch, error) {
 	w := &Watch{engine: e, label: label}
 	if !e.watch.CompareAndSwap(nil, w) {
@@ -118,16 +159,19 @@ func (w *Watch) Calls() *Calls {
 
 // observe puts a watch, if there is one, between the request and its plans.
 func (x *exchange) observe() {
-	if x.watch == nil {
+	w := x.glance.watch
+	if w == nil {
 		return
 	}
-	if x.watch.only != nil && !x.watch.picks(x) {
-		x.watch = nil
+	if w.only != nil && !w.picks(x) {
+		x.glance = glance{}
 		return
 	}
-	x.run.Wrap(x.watch.wrap)
-	if x.watch.label {
-		pprof.SetGoroutineLabels(x.watch.labels(x.routeID()))
+	if weight := x.glance.weight; weight > 0 {
+		x.run.Wrap(func(p *plan.Plan) *plan.Plan { return w.wrap(p, weight) })
+	}
+	if w.label {
+		pprof.SetGoroutineLabels(w.labels(x.routeID()))
 	}
 }
 
@@ -136,18 +180,17 @@ func (w *Watch) picks(x *exchange) bool {
 	return !w.over.Load() && (w.picked.Load() == x || w.only(&x.ctx) && w.picked.CompareAndSwap(nil, x))
 }
 
-func (w *Watch) wrap(p *plan.Plan) *plan.Plan {
-	if known, ok := w.plans.Load(p); ok {
+func (w *Watch) wrap(p *plan.Plan, weight int64) *plan.Plan {
+	key := watched{p, weight}
+	if known, ok := w.plans.Load(key); ok {
 		return known.(*plan.Plan)
 	}
-	made, _ := w.plans.LoadOrStore(p, p.Watched(w.counter))
+	made, _ := w.plans.LoadOrStore(key, p.Watched(func(phase string, s *plan.Step) func() {
+		n, _ := w.steps.LoadOrStore(stepKey{phase, s.Plugin, s.Owner}, new(atomic.Int64))
+		count := n.(*atomic.Int64)
+		return func() { count.Add(weight) }
+	}))
 	return made.(*plan.Plan)
-}
-
-func (w *Watch) counter(phase string, s *plan.Step) func() {
-	n, _ := w.steps.LoadOrStore(stepKey{phase, s.Plugin, s.Owner}, new(atomic.Int64))
-	count := n.(*atomic.Int64)
-	return func() { count.Add(1) }
 }
 
 func (w *Watch) labels(route string) context.Context {
@@ -163,23 +206,30 @@ func (w *Watch) end(x *exchange) {
 	if w.only != nil && (w.picked.Load() != x || w.over.Swap(true)) {
 		return
 	}
-	sent := &x.ctx.Sent
-	w.requests.Add(1)
-	if class := sent.Status / 100; 0 < class && class < len(w.classes) {
-		w.classes[class].Add(1)
-	}
-	w.spent.Add(int64(sent.End.Sub(x.ctx.Start)))
-	for i := range sent.Tries {
-		w.tries.Add(1)
-		w.upstream.Add(int64(sent.Tries[i].Header))
-	}
-	if sent.Source == plugin.FromUpstream {
-		w.answered.Add(1)
+	if n := x.glance.weight; n > 0 {
+		w.count(x, n)
 	}
 	if w.label {
 		pprof.SetGoroutineLabels(context.Background())
 	}
 	if w.one != nil {
 		close(w.one)
+	}
+}
+
+// count counts a request that stands for n.
+func (w *Watch) count(x *exchange, n int64) {
+	sent := &x.ctx.Sent
+	w.requests.Add(n)
+	if class := sent.Status / 100; 0 < class && class < len(w.classes) {
+		w.classes[class].Add(n)
+	}
+	w.spent.Add(n * int64(sent.End.Sub(x.ctx.Start)))
+	for i := range sent.Tries {
+		w.tries.Add(n)
+		w.upstream.Add(n * int64(sent.Tries[i].Header))
+	}
+	if sent.Source == plugin.FromUpstream {
+		w.answered.Add(n)
 	}
 }

@@ -76,6 +76,51 @@ func TestWatchCountsExactly(t *testing.T) {
 	}
 }
 
+// TestWatchWeighs: of a busy connection a profile counts some requests for all, and
+// no other sum comes of it.
+func TestWatchWeighs(t *testing.T) {
+	up := fixed(t, smallAnswer)
+	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
+	g.put("routes/r", fmt.Sprintf(`{"uri":"/a","plugins":{"p1":{"phases":127}},"upstream":{"nodes":{%q:1}}}`, up.addr))
+	const requests = countedFirst + 10*countedOf
+	for _, profiled := range []bool{false, true} {
+		w, err := g.Watch(profiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := g.dial()
+		for range requests {
+			c.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+			c.answer("GET")
+		}
+		await(t, "the last log phase", func() bool { return w.Calls().Requests == requests })
+		w.Stop()
+		calls := w.Calls()
+		if calls.Statuses[2] != requests || calls.Tries != requests || calls.Answered != requests || len(calls.Steps) == 0 {
+			t.Errorf("profiled %v: %+v", profiled, calls)
+		}
+		for _, s := range calls.Steps {
+			if s.Count != requests {
+				t.Errorf("profiled %v: %+v, want %d", profiled, s, requests)
+			}
+		}
+	}
+}
+
+func TestGlance(t *testing.T) {
+	for label, want := range map[bool]int64{false: countedFirst + 10*countedOf, true: countedFirst + 10} {
+		g, w, counted := glance{}, &Watch{label: label}, int64(0)
+		for range countedFirst + 10*countedOf {
+			if g.look(w); g.counts() {
+				counted++
+			}
+		}
+		if g.look(nil); counted != want || g.counts() {
+			t.Errorf("label %v: %d requests were counted, want %d; after the end: %v", label, counted, want, g.counts())
+		}
+	}
+}
+
 func TestWatchOne(t *testing.T) {
 	up := fixed(t, smallAnswer)
 	g := startPlugins(t, router.HostURI, nil, phasedPlugins())

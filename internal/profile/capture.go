@@ -28,7 +28,8 @@ type Window struct {
 	Mallocs  int64         `json:"mallocs"`  // objects allocated by the process
 }
 
-// Calls are exact counts over the time.
+// Calls are counts over the time: of each connection exact for its first 64 requests,
+// then one request of 16 stands for all.
 type Calls struct {
 	Requests  int64      `json:"requests"`
 	Tries     int64      `json:"upstream_tries"`
