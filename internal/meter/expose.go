@@ -12,7 +12,7 @@ import (
 const ContentType = "text/plain; charset=utf-8"
 
 // writeSize is how much is written at once.
-const writeSize = 32 << 10
+const writeSize = 16 << 10
 
 // Expose writes all metrics in Prometheus' text format, version 0.0.4. prefix
 // stands before every name. Counting goes on meanwhile: the values of one series
@@ -54,9 +54,11 @@ func (e *exposition) flush(least int) {
 
 // A large exposition takes a breath after so many writes. Yielding alone is not
 // enough: a processor that has something to run does not look for requests that
-// have come.
+// have come. A breath is half a millisecond in fact; 500,000 lines take about 1.5 s
+// with a breath for each 32 KiB. With one for 128 KiB they take 0.4 s, and twice as
+// many requests as by chance take longer than 99.9 % of those before.
 const (
-	breathAfter = 4
+	breathAfter = 2
 	breath      = 20 * time.Microsecond
 )
 
