@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -45,21 +46,21 @@ func (g *Gateway) openCopy(ctx context.Context) {
 	}
 }
 
-// keepCopy writes a step of the store's configuration to the saved copy. Steps
-// of a store that was started stale continue it.
+// keepCopy tells the saved copy of a step of the store's configuration, which is in
+// force.
 func (g *Gateway) keepCopy(d model.Delta, first bool) {
-	if g.copy == nil {
-		return
-	}
-	write := g.copy.Add
-	if first {
-		if g.staleSince.Swap(nil) != nil {
-			d = g.state.Current().Whole()
-		}
-		write = g.copy.Begin
-	}
-	if err := write(d); err != nil {
-		g.log.Error("the configuration cannot be saved for a start without the store", "err", err)
-		g.copy = nil
+	switch {
+	case g.copy == nil:
+	case first:
+		g.staleSince.Store(nil)
+		g.copying = true
+		g.copy.Follow(func() (int64, iter.Seq[model.Object]) {
+			now := g.state.Current()
+			return now.Revision, now.Whole()
+		}, func(err error) {
+			g.log.Error("the configuration cannot be saved for a start without the store", "err", err)
+		})
+	default:
+		g.copy.Add(d)
 	}
 }

@@ -239,7 +239,7 @@ func (g *Gateway) load(ctx context.Context) error {
 			g.state.Apply(d)
 			stale := g.staleSince.Load() != nil
 			if first && !stale {
-				close(g.loaded) // saving a large state takes long
+				close(g.loaded)
 			}
 			g.keepCopy(d, first)
 			if first {
@@ -253,11 +253,11 @@ func (g *Gateway) load(ctx context.Context) error {
 			g.fail(fmt.Errorf("configuration: %w", err))
 		}
 	}()
-	g.onStop(func(context.Context) error {
+	g.onStop(func(ctx context.Context) error {
 		cancel()
 		<-ended
-		if g.copy != nil && g.staleSince.Load() == nil {
-			return g.copy.Close(g.state.Current().Revision)
+		if g.copying {
+			return g.copy.Close(ctx)
 		}
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -211,7 +212,7 @@ func TestProductsLeaveTheRevision(t *testing.T) {
 	if got := a.Current().Revision; got != 7 {
 		t.Errorf("revision %d", got)
 	}
-	if n := len(a.Current().Whole().Put); n != 0 {
+	if n := len(slices.Collect(a.Current().Whole())); n != 0 {
 		t.Errorf("%d objects in the saved state", n)
 	}
 }

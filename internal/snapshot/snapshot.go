@@ -5,7 +5,7 @@
 package snapshot
 
 import (
-	"slices"
+	"iter"
 	"weir/internal/cert"
 	"weir/internal/cow"
 	"weir/internal/model"
@@ -186,14 +186,17 @@ func (s *Snapshot) Object(key model.Key) (model.Object, bool) {
 	return model.Object{}, false
 }
 
-// Whole is the delta from the empty state to this one, products left out: they
-// have a source of their own.
-func (s *Snapshot) Whole() model.Delta {
-	d := model.Delta{Revision: s.Revision}
-	for k := range model.KindProduct {
-		d.Put = slices.AppendSeq(d.Put, s.Objects(k))
+// Whole yields all objects, products left out: they have a source of their own.
+func (s *Snapshot) Whole() iter.Seq[model.Object] {
+	return func(yield func(model.Object) bool) {
+		for k := range model.KindProduct {
+			for o := range s.Objects(k) {
+				if !yield(o) {
+					return
+				}
+			}
+		}
 	}
-	return d
 }
 
 // Exists says whether the state holds the object.

@@ -8,24 +8,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
-	"path/filepath"
+	"sync"
 	"time"
 
 	"weir/internal/model"
 )
 
-// A Copy is the file. Its steps are appended as they come and folded into one
-// whole state when they have become more than that. It holds credentials: the
-// file is readable by its owner only.
+// A Copy is the file. Its steps are appended as they come, and when they have become
+// more than the whole state at its beginning, it is written anew. Whoever tells of
+// steps does not wait for that: a goroutine of the Copy's own writes. The file holds
+// credentials: it is readable by its owner only.
 type Copy struct {
-	path  string
-	now   func() time.Time
-	file  *os.File
-	whole int64     // bytes of the whole state at the file's beginning
-	size  int64     // bytes of the file
-	said  time.Time // when the last step was written
+	path string
+	now  func() time.Time
+
+	mu      sync.Mutex
+	pending []model.Delta // not written yet
+	objects int           // in them
+	missed  bool          // there was more than is kept: only the whole state helps
+
+	wake   chan struct{} // something is pending
+	stop   chan struct{} // the rest is written without rest
+	ended  chan struct{} // nothing is written any more
+	whole  Whole
+	failed func(error)
+
+	out *output // of the goroutine that writes; nil: nothing is written yet
 }
+
+// A Whole yields the state as it is now, and its revision.
+type Whole func() (revision int64, objects iter.Seq[model.Object])
 
 // step is one line of the file.
 type step struct {
@@ -35,11 +49,10 @@ type step struct {
 	Del      []model.Key    `json:"del,omitempty"`
 }
 
-// idleStep is how often the time of an unchanged configuration is renewed.
-const idleStep = time.Minute
-
 // New returns the copy in the file of that path. Nothing is read or written yet.
-func New(path string) *Copy { return &Copy{path: path, now: time.Now} }
+func New(path string) *Copy {
+	return &Copy{path: path, now: time.Now, wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{})}
+}
 
 // Load reads the state and when it was known to be current. A file that does
 // not exist is os.ErrNotExist. A last line that was cut is left out.
@@ -69,70 +82,4 @@ func (c *Copy) Load() (d model.Delta, at time.Time, err error) {
 		d.Put = append(d.Put, o)
 	}
 	return d, at, nil
-}
-
-// Begin replaces the file by one that holds a whole state.
-func (c *Copy) Begin(d model.Delta) error {
-	if err := os.MkdirAll(filepath.Dir(c.path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(c.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	before := c.file
-	c.file, c.size = f, 0
-	// In parts: as text, a large state takes several times its memory.
-	const part = 1000
-	rest := d.Put
-	for ; len(rest) > part; rest = rest[part:] {
-		if err := c.append(model.Delta{Revision: d.Revision, Put: rest[:part]}); err != nil {
-			return err
-		}
-	}
-	if err := c.append(model.Delta{Revision: d.Revision, Put: rest, Del: d.Del}); err != nil {
-		return err
-	}
-	c.whole = c.size
-	if before != nil {
-		before.Close()
-	}
-	return os.Rename(c.path+".new", c.path)
-}
-
-// Add appends a step. One that changes nothing is written once a minute.
-func (c *Copy) Add(d model.Delta) error {
-	if len(d.Put) == 0 && len(d.Del) == 0 && c.now().Sub(c.said) < idleStep {
-		return nil
-	}
-	if err := c.append(d); err != nil {
-		return err
-	}
-	if c.size <= 2*c.whole+1<<20 {
-		return nil
-	}
-	all, _, err := c.Load()
-	if err != nil {
-		return err
-	}
-	return c.Begin(all)
-}
-
-func (c *Copy) append(d model.Delta) error {
-	c.said = c.now()
-	b, err := json.Marshal(step{c.said, d.Revision, d.Put, d.Del})
-	if err != nil {
-		return err
-	}
-	n, err := c.file.Write(append(b, '\n'))
-	c.size += int64(n)
-	return err
-}
-
-// Close ends writing. revision is renewed if something was written at all.
-func (c *Copy) Close(revision int64) error {
-	if c.file == nil {
-		return nil
-	}
-	return errors.Join(c.append(model.Delta{Revision: revision}), c.file.Close())
 }
