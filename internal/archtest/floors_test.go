@@ -41,7 +41,7 @@ var floors = map[string][]string{
 
 	// 2: parts
 	"internal/expr":              {"internal/plugin", "internal/wire", "internal/document"},
-	"internal/health":            {"internal/wire"},
+	"internal/health":            {"internal/schema", "internal/wire"},
 	"internal/upstream":          {"internal/model", "internal/wire", "internal/meter", "internal/health", "internal/resolve", "internal/upstream/..."},
 	"internal/upstream/...":      {"internal/wire", "internal/monotonic"},
 	"internal/discovery":         {"internal/upstream", "internal/model", "internal/schema"},
@@ -49,7 +49,7 @@ var floors = map[string][]string{
 	"internal/cert":              {"internal/model", "internal/cow", "internal/expr", "internal/staple"},
 	"internal/redisclient":       {"internal/plugin", "internal/schema"},
 	"internal/quota":             {"internal/monotonic", "internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient"},
-	"internal/logentry":          {"internal/plugin", "internal/expr", "internal/wire", "internal/document", "internal/batch", "internal/meter"},
+	"internal/logentry":          {"internal/plugin", "internal/schema", "internal/expr", "internal/wire", "internal/document", "internal/batch", "internal/meter"},
 	"internal/plugins":           {"internal/plugin", "internal/plugins/..."},
 	"internal/plugins/...":       {"internal/monotonic", "internal/plugin", "internal/schema", "internal/expr", "internal/limit", "internal/redisclient", "internal/quota", "internal/logentry", "internal/meter", "internal/wire", "internal/document", "internal/protofile"},
 	"internal/dialect/apisix":    {"internal/model", "internal/schema", "internal/keyring", "internal/document"},

@@ -26,6 +26,12 @@ var promises = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b|(?i)\bfor now\b`)
 // mutable are types of package variables that can only be there to change.
 var mutable = regexp.MustCompile(`^\*?(sync\.(Mutex|RWMutex|Map|Once|WaitGroup|Cond)|atomic\.\w+(\[.*\])?)$`)
 
+// configured are packages whose numbers come from configurations.
+var configured = regexp.MustCompile(`^weir/internal/(plugins|policies|discovery|dialect|quota|logentry|redisclient|threescale|health)(/|$)`)
+
+// unit is one of time that a number of a configuration may be multiplied by.
+var unit = regexp.MustCompile(`^(float64\()?time\.(Millisecond|Second|Minute|Hour)\)?$`)
+
 // TestManners looks at everything but tests.
 func TestManners(t *testing.T) {
 	for _, p := range packages(t) {
@@ -71,6 +77,9 @@ func mannerProblems(path string, sources []source) []string {
 		}
 		r.comments(f)
 		r.declarations(f)
+		if configured.MatchString(path) {
+			r.lengths(f)
+		}
 	}
 	return r.problems
 }
@@ -139,6 +148,31 @@ func (r *review) declarations(f *ast.File) {
 		}
 		return true
 	})
+}
+
+// lengths refuses to multiply numbers by units of time: a number of a configuration or of
+// an answer may be any, and the product of no length any more.
+func (r *review) lengths(f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		product, is := n.(*ast.BinaryExpr)
+		if !is || product.Op != token.MUL {
+			return true
+		}
+		for _, side := range [][2]ast.Expr{{product.X, product.Y}, {product.Y, product.X}} {
+			if unit.MatchString(types.ExprString(side[0])) && !isConstant(side[1]) {
+				r.report(product.Pos(), "%s may be more than a length of time: schema.Seconds and schema.Milliseconds bound it", types.ExprString(product))
+			}
+		}
+		return true
+	})
+}
+
+func isConstant(e ast.Expr) bool {
+	if product, is := e.(*ast.BinaryExpr); is {
+		return isConstant(product.X) && isConstant(product.Y)
+	}
+	_, literal := e.(*ast.BasicLit)
+	return literal
 }
 
 func (r *review) variable(v *ast.ValueSpec) {
@@ -236,6 +270,22 @@ func TestMannersRefuse(t *testing.T) {
 		got := strings.Join(mannerProblems("p", []source{{path: "p.go", text: text}}), "; ")
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%.40q: got %q, want %q", c.text, got, c.want)
+		}
+	}
+	for text, refused := range map[string]bool{
+		"var d = time.Duration(n) * time.Second":              true,
+		"var d = time.Millisecond * time.Duration(n)":         true,
+		"var d = time.Duration(n * float64(time.Second))":     true,
+		"var d = 24 * 365 * time.Hour":                        false,
+		"var d = schema.Seconds(n)":                           false,
+		"var d = time.Duration(answer[0]) * time.Microsecond": false,
+	} {
+		file := []source{{path: "p.go", text: "// Package p is one.\npackage p\n" + text}}
+		if got := mannerProblems("weir/internal/plugins/p", file); (len(got) > 0) != refused {
+			t.Errorf("%s: %q", text, got)
+		}
+		if got := mannerProblems("weir/internal/bench", file); len(got) > 0 {
+			t.Errorf("%s: %q", text, got)
 		}
 	}
 	for n, files := range [][]source{

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/schema"
 )
 
 // APIcast is what the environment variables of 3scale's APIcast say (apicast.md
@@ -261,7 +263,7 @@ func (v *variables) portal(p *Portal) {
 	p.Channel = v.text("THREESCALE_DEPLOYMENT_ENV", "production")
 	loader, cache := v.environments(p)
 	p.Loader = v.oneOf("APICAST_CONFIGURATION_LOADER", loader, "boot", "lazy", "test")
-	p.Cache = time.Duration(v.number("APICAST_CONFIGURATION_CACHE", cache, math.MinInt32)) * time.Second
+	p.Cache = schema.Seconds(v.number("APICAST_CONFIGURATION_CACHE", cache, math.MinInt32))
 	p.Wait = v.duration("APICAST_CONFIGURATION_TIMEOUT", "3")
 	for id := range strings.SplitSeq(v.any("APICAST_SERVICES_LIST", "APICAST_SERVICES"), ",") {
 		if id = strings.TrimSpace(id); id != "" {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/schema"
 )
 
 // Tracing is what OPENTELEMETRY_CONFIG says (apicast.md §9).
@@ -53,7 +55,7 @@ func readTracing(path string) (*Tracing, error) {
 		Collector: get("exporters.otlp.host", "localhost") + ":" + strconv.Itoa(int(number("exporters.otlp.port", "4317"))),
 		Service:   get("service.name", "apicast"),
 		QueueSize: int(number("processors.batch.max_queue_size", "2048")), BatchSize: int(number("processors.batch.max_export_batch_size", "512")),
-		Delay:   time.Duration(number("processors.batch.schedule_delay_millis", "5000") * float64(time.Millisecond)),
+		Delay:   schema.Milliseconds(number("processors.batch.schedule_delay_millis", "5000")),
 		Sampler: get("sampler.name", "AlwaysOn"), Ratio: number("sampler.ratio", "1"), ParentBased: get("sampler.parent_based", "false") == "true",
 	}
 	const atOnce = 100 * time.Millisecond

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"encoding/json"
-	"time"
 
 	"weir/internal/schema"
 )
@@ -32,9 +31,3 @@ func Hide(object json.RawMessage, names ...string) (json.RawMessage, error) {
 	}
 	return json.Marshal(members)
 }
-
-// Milliseconds is n of them.
-func Milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-
-// Seconds is n of them.
-func Seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"weir/internal/schema"
 )
 
 // Checks says how nodes are checked. It is not changed once it is made.
@@ -118,7 +120,7 @@ func Parse(raw []byte) (*Checks, error) {
 
 func (d *activeDoc) decode() Active {
 	a := Active{
-		Type: cmp.Or(d.Type, "http"), Timeout: seconds(number(d.Timeout, 1)),
+		Type: cmp.Or(d.Type, "http"), Timeout: schema.Seconds(number(d.Timeout, 1)),
 		Concurrency: max(1, int(number(d.Concurrency, 10))),
 		Host:        d.Host, Port: int(d.Port),
 		Method: cmp.Or(d.Method, "GET"), Path: cmp.Or(d.Path, "/"), Body: d.Body,
@@ -151,7 +153,7 @@ func (d *ruleDoc) interval() time.Duration {
 	if d == nil {
 		return time.Second
 	}
-	return max(time.Second, seconds(number(d.Interval, 1)))
+	return max(time.Second, schema.Seconds(number(d.Interval, 1)))
 }
 
 func number(n *float64, other float64) float64 {
@@ -160,6 +162,3 @@ func number(n *float64, other float64) float64 {
 	}
 	return *n
 }
-
-// seconds is n of them; what is longer than any wait is cut to fit.
-func seconds(n float64) time.Duration { return time.Duration(min(n, 1e9) * float64(time.Second)) }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"weir/internal/batch"
 	"weir/internal/meter"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // Batch are the attributes of loggers that collect entries. The attribute name
@@ -47,9 +47,9 @@ func NewSink(env plugin.Env, pluginName, name string, b Batch, limit int, send f
 	})}
 	s.Processor = batch.New(batch.Config[[]byte]{
 		Name: name, Max: b.BatchMaxSize, Retries: b.MaxRetryCount,
-		Inactive:   time.Duration(b.InactiveTimeout) * time.Second,
-		Age:        time.Duration(b.BufferDuration) * time.Second,
-		RetryDelay: time.Duration(b.RetryDelay) * time.Second,
+		Inactive:   schema.Seconds(b.InactiveTimeout),
+		Age:        schema.Seconds(b.BufferDuration),
+		RetryDelay: schema.Seconds(b.RetryDelay),
 		Send:       send, Collected: s.collected,
 	}, group.Backlog(pluginName, limit))
 	return s

@@ -13,6 +13,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/limit"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // A Limiter counts as one configuration says. What a request that is admitted
@@ -107,7 +108,7 @@ func (r *rule) compile(given Rule, keyType, prefix string, headers Headers) (err
 		r.most = n
 	}
 	if n, fixed := r.window.Fixed(); fixed {
-		r.length = seconds(n)
+		r.length = schema.Seconds(n)
 	}
 	return nil
 }
@@ -117,12 +118,6 @@ func (r *rule) compile(given Rule, keyType, prefix string, headers Headers) (err
 func (r *rule) shorten() {
 	sum := sha256.Sum256([]byte(r.prefix))
 	r.sum = binary.BigEndian.Uint64(sum[:])
-}
-
-// seconds is a window's length, at most a hundred years.
-func seconds(n int64) time.Duration {
-	const longest = 100 * 365 * 24 * 3600
-	return time.Duration(min(n, longest)) * time.Second
 }
 
 // A work is the memory of one request being counted.
@@ -266,7 +261,7 @@ func (d *due) measure(r *rule, c *plugin.Ctx) (err error) {
 		if err != nil {
 			return fmt.Errorf("time_window: %w", err)
 		}
-		d.window = seconds(n)
+		d.window = schema.Seconds(n)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"weir/internal/limit"
 	"weir/internal/plugin"
 	"weir/internal/redisclient"
+	"weir/internal/schema"
 )
 
 // A store counts. Asking with cost 0 counts nothing.
@@ -24,7 +25,7 @@ func openStore(env plugin.Env, name string, c *Config) store {
 	if c.SyncInterval == noSync {
 		return r
 	}
-	interval := time.Duration(c.SyncInterval * float64(time.Second))
+	interval := schema.Seconds(c.SyncInterval)
 	return plugin.Keep(env, name+" sync "+Prefix(env)+c.Group, func() *syncer {
 		return newSyncer(env, r, local, interval)
 	})
@@ -124,10 +125,10 @@ func (r *remote) count(got redisclient.Result, most int64, window time.Duration)
 	case got.Err != nil:
 		return limit.Count{}, got.Err
 	case r.sliding && len(v) == 4:
-		return limit.SlideCount(v[0] == 1, v[1], v[2], most, window, time.Duration(v[3])*time.Millisecond), nil
+		return limit.SlideCount(v[0] == 1, v[1], v[2], most, window, schema.Milliseconds(v[3])), nil
 	case !r.sliding && len(v) == 2:
 		return limit.Count{
-			OK: v[0] <= most, Remaining: max(most-v[0], 0), Reset: time.Duration(v[1]) * time.Millisecond,
+			OK: v[0] <= most, Remaining: max(most-v[0], 0), Reset: schema.Milliseconds(v[1]),
 		}, nil
 	}
 	return limit.Count{}, errReply

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // A Client talks to one Redis, cluster or set of sentinels. Any number of
@@ -70,31 +71,31 @@ const busiest = 256
 const once = -1
 
 func (client *Client) openSingle(c *Config) {
-	client.timeout = milliseconds(c.Timeout)
+	client.timeout = schema.Milliseconds(c.Timeout)
 	user, password := account(c.Username, c.Password)
 	client.rdb = redis.NewClient(&redis.Options{
 		Addr: net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), Username: user, Password: password, DB: c.Database,
 		TLSConfig: tlsConfig(c.TLS, c.Verify, c.Host), Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: client.timeout, ReadTimeout: client.timeout, WriteTimeout: client.timeout, PoolTimeout: client.timeout,
 		ContextTimeoutEnabled: true, PoolSize: max(busiest, c.KeepalivePool),
-		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
+		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: schema.Milliseconds(c.KeepaliveTimeout),
 	})
 }
 
 func (client *Client) openCluster(c *Config) {
-	client.timeout = milliseconds(c.Timeout)
+	client.timeout = schema.Milliseconds(c.Timeout)
 	_, password := account("", c.Password)
 	client.rdb = redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: withPort(c.ClusterNodes), Password: password,
 		TLSConfig: tlsConfig(c.ClusterTLS, c.ClusterVerify, ""), Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: client.timeout, ReadTimeout: client.timeout, WriteTimeout: client.timeout, PoolTimeout: client.timeout,
 		ContextTimeoutEnabled: true, PoolSize: max(busiest, c.KeepalivePool),
-		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
+		MaxIdleConns: c.KeepalivePool, ConnMaxIdleTime: schema.Milliseconds(c.KeepaliveTimeout),
 	})
 }
 
 func (client *Client) openSentinel(c *Config, s *SentinelConfig) {
-	connect, read := milliseconds(s.ConnectTimeout), milliseconds(s.ReadTimeout)
+	connect, read := schema.Milliseconds(s.ConnectTimeout), schema.Milliseconds(s.ReadTimeout)
 	client.timeout = connect + read
 	addrs := make([]string, len(s.Sentinels))
 	for i, a := range s.Sentinels {
@@ -107,11 +108,9 @@ func (client *Client) openSentinel(c *Config, s *SentinelConfig) {
 		Username: user, Password: password, DB: c.Database,
 		Protocol: 2, DisableIdentity: true, MaxRetries: once,
 		DialTimeout: connect, ReadTimeout: read, WriteTimeout: read, PoolTimeout: read,
-		ContextTimeoutEnabled: true, PoolSize: busiest, ConnMaxIdleTime: milliseconds(c.KeepaliveTimeout),
+		ContextTimeoutEnabled: true, PoolSize: busiest, ConnMaxIdleTime: schema.Milliseconds(c.KeepaliveTimeout),
 	})
 }
-
-func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // account is who logs in: without a password, nobody does.
 func account(user, password string) (string, string) {

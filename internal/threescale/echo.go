@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func echo(c *plugin.Ctx, target string) *plugin.Reply {
 	_, query, _ := strings.Cut(target, "?")
 	delay, _ := LastArgument(query, "delay")
 	if n, err := strconv.ParseFloat(delay, 64); err == nil && n > 0 {
-		c.Pause(min(time.Duration(n*float64(time.Second)), longestDelay))
+		c.Pause(min(schema.Seconds(n), longestDelay))
 	}
 	for _, name := range [...]string{"If-Match", "If-Unmodified-Since"} {
 		if _, asks := c.Header(name); asks { // RFC 9110 §13.1: there is neither a tag nor a date

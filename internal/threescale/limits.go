@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // limitsRoom is the memory of what is remembered of limits, in bytes (APIcast:
@@ -33,15 +34,12 @@ func (rt *Runtime) noteLimits(key []byte, a *Answer) *limit {
 		rt.limits.Delete(key)
 		return nil
 	}
-	lasts := time.Duration(min(a.LimitReset, int64(longest/time.Second))) * time.Second
+	lasts := schema.Seconds(a.LimitReset)
 	l := &limit{max: a.LimitMax, until: rt.Now().Add(lasts)}
 	l.remaining.Store(a.LimitRemaining)
 	rt.limits.Put(key, l, 64, lasts)
 	return l
 }
-
-// longest is as good as for ever.
-const longest = 100 * 365 * 24 * time.Hour
 
 // ShowLimits tells the caller about the limits of what the request counts: those
 // of the backend's answer, or what may be left of those that it last gave.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/schema"
 )
 
 // Why a token is refused (apicast.md §4.2).
@@ -200,7 +201,7 @@ func (i *Issuer) check(claims map[string]any, now time.Time) (ends time.Time, er
 		return ends, claimError("typ")
 	}
 	left := min(exp-seconds, float64(farthest/time.Second))
-	return now.Add(time.Duration(left * float64(time.Second))), nil
+	return now.Add(schema.Seconds(left)), nil
 }
 
 // farthest is how long a token is remembered at most.

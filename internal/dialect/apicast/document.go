@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/document"
+	"weir/internal/schema"
 )
 
 // A Document is a whole configuration: what a file holds, and what a portal
@@ -115,7 +116,7 @@ func (s *seconds) UnmarshalJSON(b []byte) error {
 	if err := n.UnmarshalJSON(b); err != nil {
 		return err
 	}
-	*s = seconds(time.Duration(n) * time.Second)
+	*s = seconds(schema.Seconds(n))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/model"
+	"weir/internal/schema"
 )
 
 type sslDoc struct {
@@ -59,7 +60,7 @@ func SSL(id string, raw []byte) (*model.SSL, error) {
 	if o := d.Stapling; o != nil && o.Enabled {
 		s.Stapling = &model.Stapling{SkipVerify: o.SkipVerify, TTL: stapleTTL}
 		if o.TTL != nil {
-			s.Stapling.TTL = time.Duration(*o.TTL) * time.Second
+			s.Stapling.TTL = schema.Seconds(*o.TTL)
 		}
 	}
 	return s, nil

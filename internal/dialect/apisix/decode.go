@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 
 	"weir/internal/model"
 )
@@ -205,12 +204,6 @@ func prefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("invalid remote_addr: %s", s)
 	}
 	return netip.PrefixFrom(a, a.BitLen()), nil
-}
-
-// seconds is a length of time as documents have it; what is beyond ages counts as ages.
-func seconds(f float64) time.Duration {
-	const ages = 1e9
-	return time.Duration(min(f, ages) * float64(time.Second))
 }
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/internal/model"
+	"weir/internal/schema"
 )
 
 // upstreamDoc is an upstream as stored.
@@ -47,7 +48,7 @@ func (d *upstreamDoc) decode(id string) *model.Upstream {
 		Scheme:        cmp.Or(d.Scheme, "http"),
 		PassHost:      cmp.Or(d.PassHost, "pass"),
 		Host:          d.Host,
-		RetryTimeout:  seconds(d.RetryTimeout),
+		RetryTimeout:  schema.Seconds(d.RetryTimeout),
 		DiscoveryType: d.DiscoveryType,
 		ServiceName:   d.ServiceName,
 		Websocket:     d.Websocket,
@@ -80,7 +81,7 @@ type timeoutDoc struct {
 }
 
 func (d *timeoutDoc) decode() model.Timeout {
-	return model.Timeout{Connect: seconds(d.Connect), Send: seconds(d.Send), Read: seconds(d.Read)}
+	return model.Timeout{Connect: schema.Seconds(d.Connect), Send: schema.Seconds(d.Send), Read: schema.Seconds(d.Read)}
 }
 
 type keepaliveDoc struct {
@@ -99,12 +100,12 @@ func (d *keepaliveDoc) UnmarshalJSON(raw []byte) error {
 
 // decode fills what is missing with 320 connections, 60 s and 1000 requests.
 func (d *keepaliveDoc) decode() *model.Keepalive {
-	k := &model.Keepalive{Size: 320, IdleTimeout: seconds(60), Requests: 1000}
+	k := &model.Keepalive{Size: 320, IdleTimeout: schema.Seconds(60), Requests: 1000}
 	if d.Size != nil {
 		k.Size = int(*d.Size)
 	}
 	if d.IdleTimeout != nil {
-		k.IdleTimeout = seconds(*d.IdleTimeout)
+		k.IdleTimeout = schema.Seconds(*d.IdleTimeout)
 	}
 	if d.Requests != nil {
 		k.Requests = int(*d.Requests)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/discovery"
+	"weir/internal/schema"
 )
 
 // maxBlocking is how many queries block at a time. Consul refuses more than 200
@@ -43,13 +44,13 @@ func NewAgent(s *Settings, env discovery.Env) (*Agent, error) {
 	return &Agent{
 		env: env.Filled(),
 		client: discovery.NewClient(discovery.ClientOptions{
-			Connect: discovery.Milliseconds(s.Timeout.Connect), AtOnce: 0,
+			Connect: schema.Milliseconds(s.Timeout.Connect), AtOnce: 0,
 		}),
 		token:    s.Token,
 		blocking: s.Keepalive,
-		wait:     discovery.Seconds(s.Timeout.Wait),
-		answer:   discovery.Milliseconds(s.Timeout.Connect + s.Timeout.Read),
-		interval: discovery.Seconds(s.FetchInterval),
+		wait:     schema.Seconds(s.Timeout.Wait),
+		answer:   schema.Milliseconds(s.Timeout.Connect) + schema.Milliseconds(s.Timeout.Read),
+		interval: schema.Seconds(s.FetchInterval),
 	}, nil
 }
 

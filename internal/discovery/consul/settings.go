@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/discovery"
+	"weir/internal/schema"
 )
 
 // Settings are the properties that consul and consul_kv have in common
@@ -71,7 +72,7 @@ func (s *Settings) check() error {
 func (s *Settings) Registry(kind string, b discovery.Backend, shown []byte, env discovery.Env) discovery.Config {
 	c := discovery.Config{Kind: kind, Backend: b, Env: env, Shown: shown, Default: s.DefaultService.node(s.Weight)}
 	if d := s.Dump; d != nil {
-		c.Dump = discovery.NewDump(d.Path, d.LoadOnInit, discovery.Seconds(d.Expire))
+		c.Dump = discovery.NewDump(d.Path, d.LoadOnInit, schema.Seconds(d.Expire))
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/model"
+	"weir/internal/schema"
 )
 
 // leastPause is the least time between two readings: applications that come into
@@ -40,10 +41,10 @@ type reader struct {
 func newReader(c *Config, env discovery.Env) (*reader, error) {
 	b := &reader{
 		env: env.Filled(), weight: defaultWeight, feeds: map[*discovery.Feed]string{}, joined: make(chan struct{}, 1),
-		interval: discovery.Seconds(c.FetchInterval), least: leastPause,
-		timeout: discovery.Milliseconds(c.Timeout.Connect + c.Timeout.Send + c.Timeout.Read),
+		interval: schema.Seconds(c.FetchInterval), least: leastPause,
+		timeout: schema.Milliseconds(float64(c.Timeout.Connect) + float64(c.Timeout.Send) + float64(c.Timeout.Read)),
 		client: discovery.NewClient(discovery.ClientOptions{
-			Connect: discovery.Milliseconds(c.Timeout.Connect),
+			Connect: schema.Milliseconds(c.Timeout.Connect),
 			TLS:     &tls.Config{InsecureSkipVerify: true}, // as APISIX does
 		}),
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/discovery"
+	"weir/internal/schema"
 )
 
 // pageSize is how many objects a list returns at a time (APISIX's).
@@ -145,7 +146,7 @@ func (w *follower) watch(ctx context.Context) error {
 		return err
 	}
 	// The server ends the watch; the client does where it does not.
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+w.answer)
+	ctx, cancel := context.WithTimeout(ctx, schema.Seconds(seconds)+w.answer)
 	defer cancel()
 	late := time.AfterFunc(w.answer, cancel)
 	resp, err := w.client.Open(ctx, r)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/internal/discovery"
+	"weir/internal/schema"
 )
 
 // hosts are the servers of one Nacos; the one that answered last is asked first.
@@ -116,13 +117,13 @@ func (b *naming) login(ctx context.Context, h *host, refused string) (string, er
 		return "", errors.New("nacos login response missing accessToken")
 	}
 	// Without a TTL the token is good for this query.
-	h.token, h.until = answer.AccessToken, time.Now().Add(time.Duration(answer.TokenTTL)*time.Second*9/10)
+	h.token, h.until = answer.AccessToken, time.Now().Add(schema.Seconds(answer.TokenTTL)/10*9)
 	return h.token, nil
 }
 
 func (b *naming) timeout() time.Duration {
 	t := &b.config.Timeout
-	return discovery.Milliseconds(t.Connect + t.Send + t.Read)
+	return schema.Milliseconds(float64(t.Connect) + float64(t.Send) + float64(t.Read))
 }
 
 func (b *naming) list(ctx context.Context, h *host, s service, token string) ([]discovery.Node, error) {

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/discovery"
 	"weir/internal/model"
+	"weir/internal/schema"
 )
 
 const kind = "nacos"
@@ -78,9 +79,9 @@ type naming struct {
 func newNaming(c Config, env discovery.Env) *naming {
 	env = env.Filled()
 	b := &naming{
-		config: c, env: env, log: env.Log, interval: discovery.Seconds(c.FetchInterval),
+		config: c, env: env, log: env.Log, interval: schema.Seconds(c.FetchInterval),
 		client: discovery.NewClient(discovery.ClientOptions{
-			Connect: discovery.Milliseconds(c.Timeout.Connect), AtOnce: atOnce, TLS: &tls.Config{RootCAs: env.Roots},
+			Connect: schema.Milliseconds(c.Timeout.Connect), AtOnce: atOnce, TLS: &tls.Config{RootCAs: env.Roots},
 		}),
 	}
 	for _, h := range c.Host {

@@ -10,6 +10,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/limit"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		records: plugin.Lasting(env, name, func() *limit.Table[record] {
 			return limit.NewTable[record](env.Now)
 		}),
-		most: time.Duration(c.Max) * time.Second,
+		most: schema.Seconds(c.Max),
 	}
 	b.keep = max(idle, 2*b.most)
 	var err error

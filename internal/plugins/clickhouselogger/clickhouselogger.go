@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"time"
 
 	"weir/internal/logentry"
 	"weir/internal/plugin"
@@ -77,7 +76,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	if err != nil {
 		return plugin.Phases{}, err
 	}
-	r := logentry.NewReceiver(env, c.SSLVerify, time.Duration(c.Timeout)*time.Second, http.Header{
+	r := logentry.NewReceiver(env, c.SSLVerify, schema.Seconds(c.Timeout), http.Header{
 		"Content-Type":          {"application/json"},
 		"X-ClickHouse-User":     {c.User},
 		"X-ClickHouse-Key":      {c.Password},

@@ -76,7 +76,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		if delay, err = compileShare(&c.Delay.Share, env); err != nil {
 			return plugin.Phases{}, err
 		}
-		wait = time.Duration(min(c.Delay.Duration, longest) * float64(time.Second))
+		wait = schema.Seconds(c.Delay.Duration)
 	}
 	return plugin.Phases{Rewrite: func(r *plugin.Ctx) *plugin.Reply {
 		aborts := abort != nil && abort.concerns(r)
@@ -89,9 +89,6 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 		return nil
 	}}, nil
 }
-
-// longest is a century, in seconds: more does not fit.
-const longest = 100 * 365 * 24 * 3600
 
 func compileShare(s *Share, env plugin.Env) (*fault, error) {
 	f := &fault{percentage: -1, rand: env.Rand}

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/expr"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func newService(c *Config) (*service, error) {
 	}
 	s := &service{
 		Config:   c,
-		timeout:  time.Duration(c.Timeout) * time.Millisecond,
+		timeout:  schema.Milliseconds(c.Timeout),
 		ask:      withoutHop(c.RequestHeaders),
 		upstream: slices.DeleteFunc(withoutHop(c.UpstreamHeaders), isHost),
 		toClient: withoutHop(c.ClientHeaders),
@@ -61,7 +62,7 @@ func newService(c *Config) (*service, error) {
 			DisableCompression:  true,
 			DisableKeepAlives:   !c.Keepalive,
 			MaxIdleConnsPerHost: c.KeepalivePool,
-			IdleConnTimeout:     time.Duration(c.KeepaliveTimeout) * time.Millisecond,
+			IdleConnTimeout:     schema.Milliseconds(c.KeepaliveTimeout),
 		},
 	}
 	for _, name := range withoutHop(slices.Sorted(maps.Keys(c.ExtraHeaders))) {

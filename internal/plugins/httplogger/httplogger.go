@@ -5,10 +5,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"weir/internal/logentry"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 const name = "http-logger"
@@ -71,7 +71,7 @@ func newReceiver(c *Config, env plugin.Env) (*receiver, error) {
 	if c.AuthHeader != "" {
 		header.Set("Authorization", c.AuthHeader)
 	}
-	r := &receiver{url: u, sep: "\n", Receiver: logentry.NewReceiver(env, c.SSLVerify, time.Duration(c.Timeout)*time.Second, header)}
+	r := &receiver{url: u, sep: "\n", Receiver: logentry.NewReceiver(env, c.SSLVerify, schema.Seconds(c.Timeout), header)}
 	if c.ConcatMethod == "json" {
 		header.Set("Content-Type", "application/json")
 		if c.BatchMaxSize > 1 {

@@ -79,7 +79,7 @@ func (c *Credential) secret() []byte {
 }
 
 func (c *Credential) grace() time.Duration {
-	return time.Duration(c.LifetimeGracePeriod) * time.Second
+	return schema.Seconds(c.LifetimeGracePeriod)
 }
 
 // verify says whether the token was signed with the consumer's key by the

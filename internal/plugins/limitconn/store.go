@@ -11,6 +11,7 @@ import (
 	"weir/internal/limit"
 	"weir/internal/plugin"
 	"weir/internal/redisclient"
+	"weir/internal/schema"
 )
 
 // A slot is what a request occupies under one rule.
@@ -60,9 +61,7 @@ func newDelay(seconds float64, fixed bool) *delay {
 
 // times is n times the delay.
 func (d *delay) times(n int64) time.Duration {
-	const most = float64(math.MaxInt64) / 2
-	s := math.Float64frombits(d.bits.Load()) * float64(n)
-	return time.Duration(min(s*float64(time.Second), most))
+	return schema.Seconds(math.Float64frombits(d.bits.Load()) * float64(n))
 }
 
 // learn takes the mean of the delay and what a request took.

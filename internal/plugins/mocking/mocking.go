@@ -61,7 +61,7 @@ var gone = plugin.Text(499, "")
 func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	media, _, _ := strings.Cut(c.ContentType, ";")
 	m := &mock{
-		status: c.Status, delay: time.Duration(max(c.Delay, 0)) * time.Second, rand: env.Rand, log: env.Log.Error, owner: env.Owner,
+		status: c.Status, delay: schema.Seconds(max(c.Delay, 0)), rand: env.Rand, log: env.Log.Error, owner: env.Owner,
 		header: [][2]string{{"Content-Type", c.ContentType}},
 	}
 	if c.MockHeader {

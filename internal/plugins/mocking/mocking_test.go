@@ -24,6 +24,7 @@ func Test(t *testing.T) {
 			{Query: h{"a": "b"}, Status: 200, Reply: h{"X-A": "b", "X-N": "1"}},
 		}},
 		{Name: "delay", Config: `{"response_example":"x","delay":2}`, Requests: []plugintest.Request{{Status: 200, Pause: 2 * time.Second}}},
+		{Name: "long delay", Config: `{"response_example":"x","delay":9223372036854775807}`, Requests: []plugintest.Request{{Status: 200, Pause: 100 * 365 * 24 * time.Hour}}},
 		{Name: "examples", Config: `{"response_schema":{"type":"object","properties":{"a":{"type":"String","example":"$remote_addr"},"b":{"type":"integer","example":4.5},"c":{"type":"number","example":5.5},"d":{"type":"boolean","example":true},"e":{"type":"object"},"f":{"type":"array"},"g":{"type":"null"}}}}`, Requests: []plugintest.Request{
 			{Status: 200, Body: `{"a":"127.0.0.1","b":4,"c":5.5,"d":true,"e":{}}`},
 		}},

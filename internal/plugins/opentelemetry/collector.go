@@ -16,6 +16,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // Metadata is what all configurations have in common. Without it nothing is traced.
@@ -104,8 +105,8 @@ func connect(m *Metadata, env plugin.Env) (sink, error) {
 		return sink{
 			sdk.NewBatchSpanProcessor(reporting{e, env.Log},
 				sdk.WithMaxQueueSize(m.Batch.MaxQueueSize), sdk.WithMaxExportBatchSize(m.Batch.MaxExportSize),
-				sdk.WithBatchTimeout(time.Duration(m.Batch.Timeout*float64(time.Second)))),
-			time.Duration(m.Collector.Timeout) * time.Second,
+				sdk.WithBatchTimeout(schema.Seconds(m.Batch.Timeout))),
+			schema.Seconds(m.Collector.Timeout),
 		}
 	})
 	if err != nil {
@@ -117,7 +118,7 @@ func connect(m *Metadata, env plugin.Env) (sink, error) {
 // exporter opens the way to the collector, which need not be there yet.
 func (m *Metadata) exporter(ctx context.Context) (sdk.SpanExporter, error) {
 	c := &m.Collector
-	timeout := time.Duration(c.Timeout) * time.Second
+	timeout := schema.Seconds(c.Timeout)
 	host, path, secure := placeOf(c.Address)
 	if c.Protocol == "grpc" {
 		o := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(host), otlptracegrpc.WithTimeout(timeout), otlptracegrpc.WithHeaders(c.Headers)}

@@ -16,6 +16,7 @@ import (
 	"weir/internal/expr"
 	"weir/internal/meter"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // Attr is the plugin's entry in plugin_attr of config.yaml.
@@ -110,7 +111,7 @@ func labelName(s string) bool {
 }
 
 func (a *Attr) expire(metric string) time.Duration {
-	return time.Duration(a.Metrics[metric].Expire * float64(time.Second))
+	return schema.Seconds(a.Metrics[metric].Expire)
 }
 
 // names are the labels of a metric with the extra ones.

@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/meter"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // llmLabels are the labels of metrics about models.
@@ -68,8 +69,8 @@ func (s *llmSet) count(c *plugin.Ctx) {
 		return n
 	}
 	if first := number("llm_time_to_first_token"); first != 0 && c.Sent.Status < 400 {
-		observe(s.total, int64(number("apisix_upstream_response_time")*float64(time.Millisecond)))
-		observe(s.first, int64(first*float64(time.Millisecond)))
+		observe(s.total, int64(schema.Milliseconds(number("apisix_upstream_response_time"))))
+		observe(s.first, int64(schema.Milliseconds(first)))
 	}
 	prompt, completion := int64(number("llm_prompt_tokens")), int64(number("llm_completion_tokens"))
 	add(s.prompt, prompt)

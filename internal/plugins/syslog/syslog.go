@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/logentry"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 const name = "syslog"
@@ -105,7 +106,7 @@ func newServer(t *Target, env plugin.Env) *server {
 	s := &server{
 		Socket: logentry.Socket{
 			Network: t.SockType, Addr: net.JoinHostPort(t.Host, strconv.Itoa(t.Port)),
-			Timeout: time.Duration(t.Timeout) * time.Millisecond,
+			Timeout: schema.Milliseconds(t.Timeout),
 		},
 		now:    env.Now,
 		source: " " + host + " apisix " + strconv.Itoa(os.Getpid()) + " - - ",

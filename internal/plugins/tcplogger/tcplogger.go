@@ -6,10 +6,10 @@ import (
 	"crypto/tls"
 	"net"
 	"strconv"
-	"time"
 
 	"weir/internal/logentry"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 const name = "tcp-logger"
@@ -45,7 +45,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	}
 	to := &logentry.Socket{
 		Network: "tcp", Addr: net.JoinHostPort(c.Host, strconv.Itoa(c.Port)),
-		Timeout: time.Duration(c.Timeout) * time.Millisecond,
+		Timeout: schema.Milliseconds(c.Timeout),
 	}
 	if c.TLS {
 		to.TLS = &tls.Config{ServerName: c.TLSOptions, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}

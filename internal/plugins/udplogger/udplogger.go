@@ -5,10 +5,10 @@ import (
 	"context"
 	"net"
 	"strconv"
-	"time"
 
 	"weir/internal/logentry"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 const name = "udp-logger"
@@ -42,7 +42,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	}
 	to := &logentry.Socket{
 		Network: "udp", Addr: net.JoinHostPort(c.Host, strconv.Itoa(c.Port)),
-		Timeout: time.Duration(c.Timeout) * time.Second,
+		Timeout: schema.Seconds(c.Timeout),
 	}
 	single := c.BatchMaxSize == 1
 	sink := logentry.NewSink(env, name, c.Name, c.Batch, meta.MaxPendingEntries,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/threescale"
 )
 
@@ -59,5 +60,5 @@ func seconds(n threescale.Number) time.Duration {
 	if n <= 0 {
 		n = 10
 	}
-	return time.Duration(float64(n) * float64(time.Second))
+	return schema.Seconds(n)
 }

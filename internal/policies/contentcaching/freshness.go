@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/schema"
 	"weir/internal/wire"
 )
 
@@ -185,5 +186,5 @@ func whole(text string) int64 {
 
 // seconds is n seconds, bounded by what caches reckon with (RFC 9111 §1.2.2).
 func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, 0), 1<<31)) * time.Second
+	return schema.Seconds(min(max(n, 0), 1<<31))
 }

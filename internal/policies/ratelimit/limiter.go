@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/threescale"
 )
 
@@ -54,7 +55,7 @@ func (c *Config) limiters(product string) ([]*limiter, error) {
 	}
 	for i := range c.Connections {
 		k := &c.Connections[i]
-		m := &limiter{kind: connections, conn: int64(k.Conn), most: int64(k.Conn + k.Burst), delay: seconds(float64(k.Delay))}
+		m := &limiter{kind: connections, conn: int64(k.Conn), most: int64(k.Conn + k.Burst), delay: schema.Seconds(k.Delay)}
 		if err := add("connection_limiters", i, m, &k.Key, k.Condition, k.Conn > 0 && k.Burst >= 0 && k.Delay >= 0); err != nil {
 			return nil, err
 		}
@@ -77,11 +78,6 @@ func (c *Config) limiters(product string) ([]*limiter, error) {
 }
 
 var errUnsound = errors.New("its limit is not above 0, or its burst or delay below")
-
-// seconds is s as a duration, bounded by what that can hold.
-func seconds(s float64) time.Duration {
-	return time.Duration(min(s*float64(time.Second), math.MaxInt64/2))
-}
 
 // meet compiles which requests are meant and how they are told apart.
 func (m *limiter) meet(product string, k *Key, cond *threescale.Condition) (err error) {

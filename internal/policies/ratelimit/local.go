@@ -5,6 +5,7 @@ import (
 
 	"weir/internal/limit"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 )
 
 // A local store counts in this process. Its counters outlive every configuration.
@@ -54,7 +55,7 @@ func (s local) count(m *limiter, key []byte) (wait time.Duration, ok bool) {
 			v.n++
 		}
 		if m.kind == window {
-			return time.Duration(m.window) * time.Second
+			return schema.Seconds(m.window)
 		}
 		wait = m.wait(v.n)
 		return kept(v.n)
@@ -67,7 +68,7 @@ func (m *limiter) wait(n int64) time.Duration {
 	if n <= m.conn {
 		return 0
 	}
-	return seconds(m.delay.Seconds() * float64((n-1)/m.conn))
+	return schema.Seconds(m.delay.Seconds() * float64((n-1)/m.conn))
 }
 
 // fill adds a request to a bucket (the formula of nginx's limit_req).
@@ -80,12 +81,12 @@ func (m *limiter) fill(v *state, now time.Duration) (wait time.Duration, ok bool
 		return 0, false
 	}
 	v.excess, v.last, v.wet = excess, now, true
-	return seconds(excess / m.rate), true
+	return schema.Seconds(excess / m.rate), true
 }
 
 // dry is when the bucket is of no consequence any more.
 func (m *limiter) dry(v *state, now time.Duration) time.Duration {
-	return seconds((v.excess+1)/m.rate) - (now - v.last)
+	return schema.Seconds((v.excess+1)/m.rate) - (now - v.last)
 }
 
 // uncount takes back what count has done.
@@ -97,7 +98,7 @@ func (s local) uncount(m *limiter, key []byte) {
 			return m.dry(v, now)
 		case window:
 			v.n--
-			return time.Duration(m.window) * time.Second
+			return schema.Seconds(m.window)
 		}
 		v.n = max(v.n-1, 0)
 		return kept(v.n)

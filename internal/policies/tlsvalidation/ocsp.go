@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/staple"
 	"weir/internal/threescale"
 )
@@ -26,7 +27,7 @@ type responder struct {
 func newResponder(c *Config, env plugin.Env) *responder {
 	r := &responder{rt: threescale.ProductOf(env).Runtime, all: openKnown(env).ocsp, url: c.Responder, most: longest}
 	if c.TTL > 0 {
-		r.most = min(time.Duration(c.TTL)*time.Second, longest)
+		r.most = min(schema.Seconds(c.TTL), longest)
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/threescale"
 )
 
@@ -81,7 +82,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 
 // newIntrospector reads a configuration; nil: there is nobody to ask.
 func newIntrospector(c *Config, p *threescale.Product) (*introspector, error) {
-	i := &introspector{rt: p.Runtime, url: c.URL, ttl: time.Duration(max(c.MaxTTL, 0)) * time.Second}
+	i := &introspector{rt: p.Runtime, url: c.URL, ttl: schema.Seconds(max(c.MaxTTL, 0))}
 	if n := min(int(c.MaxCached), mostCached); n > 0 {
 		i.known = newAnswers(n)
 	}

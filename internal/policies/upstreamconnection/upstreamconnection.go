@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/model"
 	"weir/internal/plugin"
+	"weir/internal/schema"
 	"weir/internal/threescale"
 )
 
@@ -35,9 +36,6 @@ func compile(c *Config, _ plugin.Env) (p plugin.Phases, err error) {
 	return p, nil
 }
 
-// longest keeps a duration from overflowing.
-const longest = 1 << 31
-
 func duration(seconds threescale.Number) time.Duration {
-	return time.Duration(min(max(float64(seconds), 0), longest) * float64(time.Second))
+	return schema.Seconds(max(seconds, 0))
 }
