@@ -80,7 +80,7 @@ func (c *Config) checkDeployment(env environment) error {
 		oneOf("deployment.role_traditional.config_provider", d.Traditional.Provider, "etcd", "yaml"),
 		oneOf("deployment.role_control_plane.config_provider", d.ControlPlane.Provider, "etcd"),
 		oneOf("deployment.role_data_plane.config_provider", d.DataPlane.Provider, "etcd", "yaml", "json", "xds"),
-		oneOf("deployment.admin.admin_api_version", d.Admin.Version, "v2", "v3"),
+		oneOf("deployment.admin.admin_api_version", d.Admin.Version, "default", "v2", "v3"), // APISIX calls v2 default
 		addresses("deployment.admin.allow_admin", d.Admin.Allow),
 		port("deployment.admin.admin_listen.port", d.Admin.Listen.Port),
 	}
