@@ -44,7 +44,7 @@ bench-pairs: bench-weir ## the same churn in five minutes that alternate with id
 CONSUMERS ?= 1000000
 bench-million: bench-weir ## CONSUMERS=1000000 from an etcd: start, 1,000 changes a second in pairs with idle phases, memory with and without
 	@bin/weir bench churn --external-etcd --consumers $(CONSUMERS) --start --start-runs 3 --ready 5m $(BENCH_FLAGS)
-	@bin/weir bench churn --external-etcd --consumers $(CONSUMERS) --ready 10m --pairs 5 --phase 10s --creates 50000 --deletes 0 --concurrency 64 $(BENCH_FLAGS)
+	@bin/weir bench churn --external-etcd --direct --consumers $(CONSUMERS) --ready 10m --pairs 5 --phase 10s --creates 50000 --deletes 0 --concurrency 64 $(BENCH_FLAGS)
 	@bin/weir bench churn --external-etcd --consumers 300 --keys 300 --pairs 1 --phase 5s --creates 0 --deletes 0 $(BENCH_FLAGS)
 
 bench-plugins: ## what plugins cost inside the process, compared by benchstat (ROUNDS=10, SECONDS=0.5)

@@ -54,10 +54,18 @@ type opStats struct {
 	Until load.Histogram
 }
 
-// A churner writes through the Admin API and asks the data plane after each
-// acknowledgement whether the write is in force.
+// A writer creates and removes objects: the Admin API, or the store.
+type writer interface {
+	create(ctx context.Context, docs []document) error
+	remove(ctx context.Context, docs []document) error
+}
+
+// A churner writes and asks the data plane after each acknowledgement whether the
+// write is in force.
 type churner struct {
-	admin   *adminClient
+	writes  writer
+	pause   time.Duration // between the acknowledgement and the first request
+	idle    int           // above 0: the writes mean nothing; one of so many objects is asked for
 	dial    dialer
 	origin  origin
 	timeout time.Duration
@@ -119,9 +127,13 @@ func (c *churner) run(ctx context.Context, ops []op, windows []window, concurren
 
 func (c *churner) perform(ctx context.Context, probe *load.Client, o op, phase int) {
 	docs := o.kind.documents(c.origin, o.index)
-	want, call := o.kind.gone, c.admin.remove
+	want, call := o.kind.gone, c.writes.remove
 	if o.create {
-		want, call = 200, c.admin.create
+		want, call = 200, c.writes.create
+	}
+	asked := o.index
+	if c.idle > 0 {
+		want, asked = 200, o.index%c.idle
 	}
 	start := time.Now()
 	err := call(ctx, docs)
@@ -138,10 +150,10 @@ func (c *churner) perform(ctx context.Context, probe *load.Client, o op, phase i
 			s.Failure = err.Error()
 		}
 	})
-	if err != nil {
+	if err != nil || !sleepUntil(ctx, acked.Add(c.pause)) {
 		return
 	}
-	wrong, right := c.until(ctx, probe, []byte(o.kind.request(c.origin, o.index)), want)
+	wrong, right := c.until(ctx, probe, []byte(o.kind.request(c.origin, asked)), want)
 	c.count(phase, o.create, func(s *opStats) {
 		s.Wrong += wrong
 		switch {

@@ -43,6 +43,7 @@ type churnOptions struct {
 	conns int
 
 	creates, deletes, concurrency int
+	direct                        bool
 
 	duration, baseline, cooldown, phase time.Duration
 	pairs                               int
@@ -85,7 +86,12 @@ gateway; its objects are all named bench_... and are removed at the end.
 
 stall is the longest time in which a request was due and no response came.
 late p99 is how late the load generator itself was: its delay, not the gateway's.
-A service or an upstream is churned together with a route that uses it.`
+A service or an upstream is churned together with a route that uses it.
+
+With --direct the writes go to the store, as those of tools and of other gateways
+do, and are looked for 5 ms later. In the idle phases as many values are written
+that are no objects of a gateway, with as many requests: what etcd and the bench
+take from the machine is in both, and the difference is the gateway's.`
 
 func churnCommand() *cobra.Command {
 	o := &churnOptions{}
@@ -113,6 +119,7 @@ func churnCommand() *cobra.Command {
 	f.IntVar(&o.creates, "creates", 500, "objects created, spread over all churn phases")
 	f.IntVar(&o.deletes, "deletes", 100, "objects deleted, spread over all churn phases")
 	f.IntVar(&o.concurrency, "concurrency", 10, "Admin API calls at once, at most")
+	f.BoolVar(&o.direct, "direct", false, "write to the store instead of through the Admin API")
 	f.DurationVar(&o.duration, "duration", 5*time.Minute, "length of the churn phase")
 	f.DurationVar(&o.baseline, "baseline", 30*time.Second, "length of the phase before it")
 	f.DurationVar(&o.cooldown, "cooldown", 30*time.Second, "length of the phase after it")

@@ -20,6 +20,8 @@ type subject struct {
 	dial  dialer // its data plane
 	admin *adminClient
 	store store
+	keys  writer                // of the store
+	other writer                // of keys that no gateway looks at
 	usage func() (usage, error) // nil: not known
 }
 
@@ -79,16 +81,16 @@ func (e *experiment) run(ctx context.Context) (*Report, error) {
 	// A second for the connections to open and the gateway to settle.
 	start := time.Now().Add(time.Second)
 	gen := load.New(e.loadConfig(start))
-	churn := &churner{
-		admin: e.subject.admin, dial: e.subject.dial, origin: e.origin,
-		timeout: e.opts.timeout, stats: map[int]*[2]opStats{},
-	}
-	ops, windows := e.churnPlan(start)
+	churn := e.churner()
 	resources := make([]resources, len(e.phases))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { churn.run(ctx, ops, windows, e.opts.concurrency) })
+	churned, idle := e.windows(start)
+	wg.Go(func() { churn.run(ctx, e.schedule(churned), churned, e.opts.concurrency) })
+	if e.opts.direct {
+		wg.Go(func() { e.elsewhere().run(ctx, e.schedule(idle), idle, e.opts.concurrency) })
+	}
 	wg.Go(func() { e.monitor(ctx, start, gen, churn, resources) })
 	gen.Run(ctx)
 	wg.Wait()
@@ -173,17 +175,49 @@ func (e *experiment) loadConfig(start time.Time) load.Config {
 	return cfg
 }
 
-func (e *experiment) churnPlan(start time.Time) ([]op, []window) {
-	var windows []window
-	var total time.Duration
+// seenAfter is when a write to the store is looked for first: at once it would be asked
+// for in vain, which costs the machine more than idle phases do.
+const seenAfter = 5 * time.Millisecond
+
+func (e *experiment) churner() *churner {
+	c := &churner{
+		writes: e.subject.admin, dial: e.subject.dial, origin: e.origin,
+		timeout: e.opts.timeout, stats: map[int]*[2]opStats{},
+	}
+	if e.opts.direct {
+		c.writes, c.pause = e.subject.keys, seenAfter
+	}
+	return c
+}
+
+// elsewhere makes writes that are none of the gateway's, and as many requests: what
+// etcd and the bench take from the machine is in the idle phases, too.
+func (e *experiment) elsewhere() *churner {
+	c := e.churner()
+	c.writes, c.idle = e.subject.other, min(e.opts.keys, e.pops[0].count)
+	return c
+}
+
+// windows are the phases with churn, and those without, from start on.
+func (e *experiment) windows(start time.Time) (churned, idle []window) {
 	for i, p := range e.phases {
+		w := window{phase: i, start: start, length: p.length}
 		if p.churn {
-			windows = append(windows, window{phase: i, start: start, length: p.length})
-			total += p.length
+			churned = append(churned, w)
+		} else {
+			idle = append(idle, w)
 		}
 		start = start.Add(p.length)
 	}
-	return schedule(e.pops, e.opts.creates, e.opts.deletes, total), windows
+	return churned, idle
+}
+
+func (e *experiment) schedule(windows []window) []op {
+	var total time.Duration
+	for _, w := range windows {
+		total += w.length
+	}
+	return schedule(e.pops, e.opts.creates, e.opts.deletes, total)
 }
 
 // resources is what the gateway used during a phase.

@@ -48,7 +48,7 @@ func simulate(t *testing.T, f *fakeGateway, o *churnOptions) *Report {
 	e := &experiment{
 		opts: o, pops: pops, phases: phases(o), progress: newProgress(io.Discard),
 		origin:  origin{addr: "127.0.0.1:1", seed: o.seed},
-		subject: &subject{name: "fake", dial: data.dial, admin: admin, store: f, usage: func() (usage, error) { return usage{cpu: time.Since(began) / 4, rss: 64 << 20}, nil }},
+		subject: &subject{name: "fake", dial: data.dial, admin: admin, store: f, keys: f, other: f.beside(), usage: func() (usage, error) { return usage{cpu: time.Since(began) / 4, rss: 64 << 20}, nil }},
 		wait:    func(at time.Time) { time.Sleep(time.Until(at)) },
 	}
 	report, err := e.run(t.Context())
@@ -108,6 +108,24 @@ func TestChurnOnAHealthyGateway(t *testing.T) {
 		if len(f.keys) != 100+50-10 {
 			t.Errorf("%d consumers left", len(f.keys))
 		}
+	})
+}
+
+// TestChurnDirect: idle phases have as many writes and requests as the others.
+func TestChurnDirect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeGateway()
+		f.dataDelay = func(time.Duration) time.Duration { return 2 * time.Millisecond }
+		r := simulate(t, f, options(func(o *churnOptions) { o.pairs, o.direct = 2, true }))
+		if f.writes != 0 || f.apart != 50+10 || len(f.keys) != 100+50-10 {
+			t.Errorf("%d writes through the Admin API, %d beside, %d consumers left", f.writes, f.apart, len(f.keys))
+		}
+		for i, p := range r.Phases {
+			if churn := i%2 == 1; (p.Creates != nil) != churn || churn && (p.Creates.FirstRight != 25 || p.Deletes.FirstRight != 5) {
+				t.Errorf("%s: %+v, %+v", p.Name, p.Creates, p.Deletes)
+			}
+		}
+		near(t, "right after", r.Phases[1].Creates.Until.P50, 7, .01)
 	})
 }
 

@@ -26,6 +26,7 @@ type fakeGateway struct {
 	mu     sync.Mutex
 	start  time.Time
 	writes int
+	apart  int                     // writes beside
 	docs   map[string]fakeDocument // by key below the prefix
 	paths  map[string]string       // uri → key of the route
 	keys   map[string]string       // apikey → key of the consumer
@@ -165,6 +166,31 @@ func (f *fakeGateway) put(_ context.Context, docs []document) error {
 	}
 	return nil
 }
+
+func (f *fakeGateway) create(ctx context.Context, docs []document) error { return f.put(ctx, docs) }
+
+func (f *fakeGateway) remove(_ context.Context, docs []document) error {
+	for _, d := range docs {
+		if err := f.apply(d.key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeGateway) beside() writer { return (*vain)(f) }
+
+// vain counts writes that are none of the gateway's.
+type vain fakeGateway
+
+func (v *vain) create(_ context.Context, docs []document) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.apart += len(docs)
+	return nil
+}
+
+func (v *vain) remove(ctx context.Context, docs []document) error { return v.create(ctx, docs) }
 
 func (f *fakeGateway) removeAll(context.Context) error { return errors.New("not asked for here") }
 func (f *fakeGateway) close() error                    { return nil }

@@ -75,7 +75,11 @@ func (r *Report) trafficTable(b *strings.Builder) {
 func (r *Report) opTable(b *strings.Builder) {
 	var failures []string
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "Admin API\tacknowledged\tp50\tp90\tp99\tmax\tseen by first request\twrong answers\tnever seen\tright after p50\tmax\t")
+	written := "Admin API"
+	if r.Settings.Direct {
+		written = "store"
+	}
+	fmt.Fprintln(t, written+"\tacknowledged\tp50\tp90\tp99\tmax\tseen by first request\twrong answers\tnever seen\tright after p50\tmax\t")
 	for _, p := range r.Phases {
 		for name, o := range p.ops() {
 			fmt.Fprintf(t, "%s, %s\t%d/%d\t%.2f\t%.2f\t%.2f\t%.2f\t%d/%d\t%d\t%d\t%.2f\t%.2f\t\n", p.Name, name, o.Acked, o.Called,

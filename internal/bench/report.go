@@ -30,6 +30,7 @@ type Settings struct {
 	Creates     int            `json:"creates"`
 	Deletes     int            `json:"deletes"`
 	Concurrency int            `json:"concurrency"`
+	Direct      bool           `json:"direct,omitempty"` // to the store, not through the Admin API
 	TimeoutMS   float64        `json:"timeout_ms"`
 	Seed        uint64         `json:"seed"`
 }
@@ -115,7 +116,7 @@ func newReport(e *experiment) *Report {
 		Date: time.Now().UTC().Format(time.RFC3339), Gateway: e.subject.name, Cores: runtime.NumCPU(),
 		Settings: Settings{
 			Objects: map[string]int{}, RPS: o.rps, Keys: o.keys, Connections: o.conns, Creates: o.creates,
-			Deletes: o.deletes, Concurrency: o.concurrency, TimeoutMS: ms(o.timeout), Seed: o.seed,
+			Deletes: o.deletes, Concurrency: o.concurrency, Direct: o.direct, TimeoutMS: ms(o.timeout), Seed: o.seed,
 		},
 	}
 	for _, p := range e.pops {

@@ -51,7 +51,7 @@ func churnManaged(ctx context.Context, o *churnOptions, pops []population, progr
 		opts: o, pops: pops, phases: phases(o), progress: progress,
 		origin: origin{addr: server.Addr().String(), seed: o.seed},
 		subject: &subject{
-			name: weir, dial: tcpDialer(m.dataAddr()), admin: admin, store: store,
+			name: weir, dial: tcpDialer(m.dataAddr()), admin: admin, store: store, keys: store, other: store.beside(),
 			usage: func() (usage, error) { return processUsage(m.proc.cmd.Process.Pid) },
 		},
 	}
@@ -113,7 +113,7 @@ func churnAttached(ctx context.Context, o *churnOptions, pops []population, prog
 	if err := admin.call(ctx, "GET", "routes", ""); err != nil {
 		return nil, fmt.Errorf("the Admin API at %s: %w", o.attached.admin, err)
 	}
-	s := &subject{name: "gateway at " + addr, dial: tcpDialer(addr), admin: admin, store: store}
+	s := &subject{name: "gateway at " + addr, dial: tcpDialer(addr), admin: admin, store: store, keys: store, other: store.beside()}
 	if o.attached.pid > 0 {
 		s.usage = func() (usage, error) { return processUsage(o.attached.pid) }
 		if _, err := s.usage(); err != nil {

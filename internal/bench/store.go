@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,31 @@ func (s *etcdStore) put(ctx context.Context, docs []document) error {
 	}
 	return nil
 }
+
+// create writes documents one by one, as tools do.
+func (s *etcdStore) create(ctx context.Context, docs []document) error {
+	for i := range docs {
+		if err := s.put(ctx, docs[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes documents in the opposite order.
+func (s *etcdStore) remove(ctx context.Context, docs []document) error {
+	for _, d := range slices.Backward(docs) {
+		if _, err := s.client.Delete(ctx, s.prefix+d.key); err != nil {
+			return fmt.Errorf("delete %s from etcd: %w", d.key, err)
+		}
+	}
+	return nil
+}
+
+// elsewhere is a prefix that the gateway does not look at.
+const elsewhere = "/bench_elsewhere/"
+
+func (s *etcdStore) beside() writer { return &etcdStore{client: s.client, prefix: elsewhere} }
 
 // removeAll deletes routes before what they refer to.
 func (s *etcdStore) removeAll(ctx context.Context) error {

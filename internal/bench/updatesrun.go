@@ -204,9 +204,6 @@ func (u *updated) burst(ctx context.Context, n int) (c UpdateCost, err error) {
 	return c, err
 }
 
-// elsewhere is a prefix that the gateway does not look at.
-const elsewhere = "/bench_elsewhere/"
-
 // write makes n updates below the prefix, each when the one before is stored, and
 // returns the revision of the last.
 func (u *updated) write(ctx context.Context, prefix string, n int) (revision int64, err error) {
