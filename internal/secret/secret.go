@@ -22,7 +22,8 @@ type Env struct {
 // replaced. A reference to what does not exist stays as it is: its text never
 // passes for the secret.
 func (e Env) Resolve(raw []byte) []byte {
-	if !containsFold(raw, envScheme) {
+	// APISIX writes "/" as "\/"; "$" may be written by its number.
+	if !containsFold(raw, "$env:") && !bytes.Contains(raw, []byte(`\u`)) {
 		return raw
 	}
 	v, err := document.Parse(raw)

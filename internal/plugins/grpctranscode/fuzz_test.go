@@ -76,6 +76,9 @@ func FuzzEncode(f *testing.F) {
 			(protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(given), want) != nil {
 			return
 		}
+		if err != nil && strings.Contains(err.Error(), "unknown enum") {
+			return // what DiscardUnknown discards, too
+		}
 		if err != nil {
 			t.Fatalf("%s: %v", given, err)
 		}

@@ -1,6 +1,7 @@
 package tlsvalidation
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/pem"
@@ -87,22 +88,36 @@ func understood(id asn1.ObjectIdentifier, critical bool, value []byte) error {
 	case id.Equal(oidDeltaBasis):
 		return errors.New("it tells changes only")
 	case id.Equal(oidScope):
-		var scope struct {
-			Point      asn1.RawValue  `asn1:"optional,tag:0"`
-			Users      bool           `asn1:"optional,tag:1"`
-			CAs        bool           `asn1:"optional,tag:2"`
-			Reasons    asn1.BitString `asn1:"optional,tag:3"`
-			Indirect   bool           `asn1:"optional,tag:4"`
-			Attributes bool           `asn1:"optional,tag:5"`
-		}
-		if rest, err := asn1.Unmarshal(value, &scope); err != nil || len(rest) > 0 {
-			return errIndirect
-		}
-		if scope.Point.FullBytes != nil || scope.CAs || scope.Reasons.BitLength > 0 || scope.Indirect || scope.Attributes {
-			return errIndirect
-		}
+		return allCertificates(value)
 	case critical:
 		return fmt.Errorf("its extension %v is not understood", id)
+	}
+	return nil
+}
+
+// allCertificates refuses the scope of a list that is not about all of its issuer's
+// certificates of clients (RFC 5280 section 5.2.5), or says more than is understood.
+func allCertificates(scope []byte) error {
+	var members asn1.RawValue
+	if rest, err := asn1.Unmarshal(scope, &members); err != nil || len(rest) > 0 || members.Tag != asn1.TagSequence {
+		return errIndirect
+	}
+	const users, authorities, indirect, attributes = 1, 2, 4, 5
+	for rest := members.Bytes; len(rest) > 0; {
+		var m asn1.RawValue
+		var err error
+		if rest, err = asn1.Unmarshal(rest, &m); err != nil {
+			return errIndirect
+		}
+		switch m.Tag {
+		case users:
+		case authorities, indirect, attributes:
+			if !bytes.Equal(m.Bytes, []byte{0}) {
+				return errIndirect
+			}
+		default:
+			return errIndirect
+		}
 	}
 	return nil
 }
