@@ -50,6 +50,7 @@ func (m *Map[V]) Edit() *Edit[V] { return &Edit[V]{m: *m, owner: &owner{hash}} }
 type Edit[V any] struct {
 	m     Map[V]
 	owner *owner
+	sets  int // since the last Map
 }
 
 // Get returns the value under key as changed so far.
@@ -68,6 +69,7 @@ func (e *Edit[V]) Set(key string, v V) bool {
 	if e.m.root == nil {
 		e.m.root = &node[V]{owner: e.owner}
 	}
+	e.sets++
 	root, found := e.m.root.set(e.owner, e.owner.hash(key), 0, item[V]{key, v})
 	e.m.root = root
 	if !found {
@@ -91,7 +93,10 @@ func (e *Edit[V]) Del(key string) bool {
 // Map ends the change and returns its result. A later change through e starts
 // from that result and leaves it alone.
 func (e *Edit[V]) Map() Map[V] {
-	e.owner = &owner{e.owner.hash}
+	if e.sets >= many && e.m.root != nil {
+		e.m.root.fit(e.owner)
+	}
+	e.owner, e.sets = &owner{e.owner.hash}, 0
 	return e.m
 }
 

@@ -156,6 +156,50 @@ func TestShape(t *testing.T) {
 	}
 }
 
+// TestFit: what many entries are set in has no room to spare, and the maps before
+// and after stay as they are.
+func TestFit(t *testing.T) {
+	var m Map[int]
+	e, want := m.Edit(), map[string]int{}
+	const n = 3 * many
+	for i := range n {
+		e.Set(fmt.Sprint(i), i)
+		want[fmt.Sprint(i)] = i
+	}
+	m = e.Map()
+	check(t, m, want)
+	if entries, room := space(m.root); entries != n || room > n*12/10 {
+		t.Errorf("room for %d entries, %d are there", room, entries)
+	}
+	e = m.Edit()
+	changed := maps.Clone(want)
+	for i := range many {
+		e.Set(fmt.Sprint(3*i), -i)
+		changed[fmt.Sprint(3*i)] = -i
+	}
+	check(t, e.Map(), changed)
+	check(t, m, want)
+	for i := range n {
+		e.Set(fmt.Sprint(i), i)
+		e.Del(fmt.Sprint(i))
+	}
+	check(t, e.Map(), nil)
+}
+
+// space counts entries and those that there is room for.
+func space(n *node[int]) (entries, room int) {
+	if n.slots == nil {
+		return len(n.items), cap(n.items)
+	}
+	for i, kid := range n.slots[:n.width()] {
+		if kid.slots != nil || i>>kid.depth == 0 {
+			e, r := space(kid)
+			entries, room = entries+e, room+r
+		}
+	}
+	return entries, room
+}
+
 func shape(t *testing.T, n *node[int], full bool) (leaves, items int) {
 	t.Helper()
 	if n.slots == nil {

@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	leafSize = 16 // entries of a leaf before it splits
-	slotBits = 6  // bits of the hash that one level of directories uses
-	maxShift = 54 // the last level; behind it no bits are left to split by
-	growth   = 4  // steps in which a leaf gets room while it is built
+	leafSize = 16   // entries of a leaf before it splits
+	slotBits = 6    // bits of the hash that one level of directories uses
+	maxShift = 54   // the last level; behind it no bits are left to split by
+	growth   = 4    // steps in which a leaf gets room while it is built
+	many     = 1000 // that many entries set at once are worth fitting
 )
 
 // An owner marks the nodes that one Edit has made and may therefore change.
@@ -116,6 +117,24 @@ func (n *node[V]) own(o *owner, extra int) *node[V] {
 	}
 	c.items = append(make([]item[V], 0, len(n.items)+extra), n.items...)
 	return &c
+}
+
+// fit puts the entries of the leaves that o has made next to each other, without
+// room for more: whoever changes a leaf from now on copies it. What they leave lay
+// among what had to go while they grew, and would hold on to its memory.
+func (n *node[V]) fit(o *owner) {
+	if n.owner != o {
+		return
+	}
+	if n.slots == nil {
+		n.items = slices.Clone(n.items)
+		return
+	}
+	for i, kid := range n.slots[:n.width()] {
+		if kid.slots != nil || i>>kid.depth == 0 { // else seen in an earlier slot
+			kid.fit(o)
+		}
+	}
 }
 
 // set returns the node with it in place of n and reports whether its key was

@@ -224,8 +224,9 @@ func (a *Applier) apply(d model.Delta, same bool) {
 	for _, k := range d.Del {
 		n.remove(k)
 	}
+	parts := n.readAhead(d.Put)
 	for some := range slices.Chunk(d.Put, ahead) {
-		said := n.readAhead(some)
+		said := <-parts
 		for i, o := range some {
 			var read *reading
 			if said != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"weir/internal/dialect/apisix"
@@ -56,12 +57,25 @@ func (x *compiler) readRecord(kind model.Kind, id string, raw []byte) (r reading
 const ahead, few = 4096, 64
 
 // readAhead reads the consumers and credentials among objects that are about to be
-// put, on all processors: it is most of the work of a start. It returns a reading
-// for each object; nil: it was not worth the while.
-func (n *next) readAhead(objects []model.Object) []reading {
+// put: it is much of the work of a start. It sends a reading for each object of each
+// part, ahead objects long; nil: it was not worth the while. It reads a part while
+// the one before is put.
+func (x *compiler) readAhead(objects []model.Object) <-chan []reading {
+	parts := make(chan []reading, 1)
 	if len(objects) < few {
-		return nil
+		parts <- nil
+		return parts
 	}
+	go func() {
+		for some := range slices.Chunk(objects, ahead) {
+			parts <- x.readAll(some)
+		}
+	}()
+	return parts
+}
+
+// readAll reads consumers and credentials on all processors.
+func (x *compiler) readAll(objects []model.Object) []reading {
 	found := make([]reading, len(objects))
 	workers := runtime.GOMAXPROCS(0)
 	var wg sync.WaitGroup
@@ -69,7 +83,7 @@ func (n *next) readAhead(objects []model.Object) []reading {
 		wg.Go(func() {
 			for i := w; i < len(objects); i += workers {
 				if o := &objects[i]; o.Kind == model.KindConsumer || o.Kind == model.KindCredential {
-					found[i] = n.readRecord(o.Kind, o.ID, o.Raw)
+					found[i] = x.readRecord(o.Kind, o.ID, o.Raw)
 				}
 			}
 		})
