@@ -4,13 +4,18 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // hosts are what the lazy loader knows of hosts.
 type hosts struct {
 	until sync.Map // host to time.Time until which it is fresh
 
-	slots chan struct{} // of loads that run
+	slots slots // of hosts that were never loaded
+	own   slots // of those that were: a flood of names does not keep them waiting
+
+	crowded monotonic.Seldom // a load that found no slot
 
 	mu      sync.Mutex
 	flights map[string]*flight // by host; of a host that waits to be loaded, or is
@@ -24,8 +29,26 @@ type flight struct {
 	next  *flight // waits for its end; nil: none
 }
 
-// loadsAtOnce bounds how many hosts are loaded at the same time: clients choose
-// their names.
+// slots are of loads that run.
+type slots chan struct{}
+
+// enter waits for a slot no longer than a request waits for a load: after that
+// nobody does who has had it wait.
+func (s slots) enter(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	defer cancel()
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) leave() { <-s }
+
+// loadsAtOnce bounds how many hosts are loaded at the same time, of those that were
+// loaded before and of the others: clients choose their names.
 const loadsAtOnce = 16
 
 // forever is how long a host is fresh whose configuration is never loaded anew.
@@ -140,12 +163,19 @@ func (s *Source) start(key string, f *flight) {
 // run runs a load and returns the next one.
 func (s *Source) run(ctx context.Context, key string, f *flight) *flight {
 	h := &s.hosts
-	h.slots <- struct{}{}
-	defer func() { <-h.slots }()
-	h.mu.Lock()
-	f.begun = true
-	h.mu.Unlock()
-	f.err = s.loadHost(ctx, key)
+	slots := h.slots
+	if _, known := h.until.Load(key); known {
+		slots = h.own
+	}
+	if f.err = slots.enter(ctx); f.err == nil {
+		defer slots.leave()
+		h.mu.Lock()
+		f.begun = true
+		h.mu.Unlock()
+		f.err = s.loadHost(ctx, key)
+	} else if ctx.Err() == nil && s.hosts.crowded.Ready(time.Now()) {
+		s.cfg.Log.Warn("3scale configuration: so many hosts are asked for that one was not loaded in time", "host", key)
+	}
 	defer close(f.done)
 	h.mu.Lock()
 	defer h.mu.Unlock()

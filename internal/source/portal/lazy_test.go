@@ -273,6 +273,48 @@ func TestLazySlow(t *testing.T) {
 	})
 }
 
+// A client may ask for any number of hosts that nobody has. That neither keeps a
+// host waiting that is there, nor does it leave loads behind that nobody waits for.
+func TestLazyFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32 // for hosts that nobody has
+		b := start(t, Config{
+			Endpoint: "http://portal", Lazy: true, TTL: time.Second, Timeout: time.Second, Dial: failing,
+			Transport: transport(func(r *http.Request) (int, string) {
+				if r.URL.Query().Get("host") == "a" {
+					return 200, configs(svc(1, "a", ""))
+				}
+				asked.Add(1)
+				time.Sleep(20 * time.Second)
+				return 200, configs()
+			}),
+		})
+		defer b.stop()
+		synctest.Wait()
+		if err := b.Want(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		var flood sync.WaitGroup
+		for i := range 10 * loadsAtOnce {
+			flood.Go(func() {
+				if err := b.Want(t.Context(), fmt.Sprint("nobody", i)); err != context.DeadlineExceeded {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second) // "a" is to be loaded again
+		began := time.Now()
+		if err := b.Want(t.Context(), "a"); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		flood.Wait()
+		time.Sleep(time.Minute)
+		if n := asked.Load(); n != loadsAtOnce {
+			t.Errorf("%d loads that nobody waited for", n-loadsAtOnce)
+		}
+	})
+}
+
 // Rows 69 and 70 of the field reports: the configuration is loaded once per TTL,
 // and once if that is below 0.
 func TestRefresh(t *testing.T) {

@@ -122,7 +122,8 @@ func New(cfg Config) (*Source, error) {
 	}
 	s := &Source{cfg: cfg, origin: o, steps: make(chan step), ended: make(chan struct{})}
 	s.current.Store(&state{configured: cfg.Lazy})
-	s.hosts.flights, s.hosts.slots = map[string]*flight{}, make(chan struct{}, loadsAtOnce)
+	s.hosts.flights = map[string]*flight{}
+	s.hosts.slots, s.hosts.own = make(slots, loadsAtOnce), make(slots, loadsAtOnce)
 	return s, nil
 }
 
