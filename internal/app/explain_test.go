@@ -28,7 +28,7 @@ func TestExplainByControlAPI(t *testing.T) {
 		{"POST", "", `{"target":"/a/b","colour":1}`, 400, "", "unknown field"},
 		{"POST", "", `{"target":"/a/b"}{}`, 400, "", "something follows"},
 		{"POST", "", `{"target":"` + strings.Repeat("a", maxQuestion) + `"}`, 400, "", "too large"},
-		{"PUT", "", `{}`, 404, "", "not found"},
+		{"PUT", "", `{}`, 404, "", "404 Not Found"},
 	} {
 		status, said := ask(t, c.method, root+c.query, c.body)
 		route := ""

@@ -57,7 +57,7 @@ func TestProfiles(t *testing.T) {
 		{"POST", "/v1/profile?type=heap", 400, "cpu, alloc, mutex or block"},
 		{"POST", "/v1/profile?seconds=x", 400, "between 0.1 and 300"},
 		{"POST", "/v1/profile?seconds=1e9", 400, "between 0.1 and 300"},
-		{"GET", "/v1/profile", 404, "not found"},
+		{"GET", "/v1/profile", 404, "404 Not Found"},
 		{"GET", "/v1/calls?seconds=0.1", 200, `"requests":0`},
 		{"GET", "/v1/calls?seconds=0.1&uri=/a*", 404, "no such request came"},
 		{"GET", "/v1/calls?header=x", 400, "Name: value"},

@@ -133,7 +133,7 @@ func (c *Config) ofPlugins(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	answer(w, http.StatusNotFound, failure{"not found"})
+	answer(w, http.StatusNotFound, failure{"404 Not Found"}) // the text that nginx has there
 }
 
 func reply(w http.ResponseWriter, p *plugin.Reply) {

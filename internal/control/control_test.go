@@ -35,8 +35,8 @@ func TestHandlers(t *testing.T) {
 	}{
 		{api, "GET", "/v1/revision", 200, `{"applied":5,"store":7,"lag":2,"connected":true,"objects":{"routes":1},"compiled":{"routes":4},"deltas":3,"apply_seconds":0.5}`},
 		{api, "GET", "/v1/more", 204, ""},
-		{api, "GET", "/v1/none", 404, `{"error_msg":"not found"}`},
-		{api, "PUT", "/v1/revision", 404, `{"error_msg":"not found"}`},
+		{api, "GET", "/v1/none", 404, `{"error_msg":"404 Not Found"}`},
+		{api, "PUT", "/v1/revision", 404, `{"error_msg":"404 Not Found"}`},
 		{status, "GET", "/status", 200, `{"status":"ok"}`},
 		{status, "GET", "/status/ready", 503, `{"status":"error","error":"the configuration is not loaded"}`},
 		{status, "GET", "/v1/revision", 404, "404 page not found"},
@@ -77,9 +77,9 @@ func TestControlsOfPlugins(t *testing.T) {
 	defer a.Close()
 	api := API(Config{Snapshot: a.Current})
 	check(t, api, "GET", "/v1/plugin/teller?a=b", 201, "told a=b")
-	check(t, api, "PUT", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
+	check(t, api, "PUT", "/v1/plugin/teller", 404, `{"error_msg":"404 Not Found"}`)
 	a.Enable(snapshot.Selection{Names: []string{}})
-	check(t, api, "GET", "/v1/plugin/teller", 404, `{"error_msg":"not found"}`)
+	check(t, api, "GET", "/v1/plugin/teller", 404, `{"error_msg":"404 Not Found"}`)
 }
 
 func TestMetadataIsListedByPriority(t *testing.T) {
