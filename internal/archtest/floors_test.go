@@ -81,7 +81,7 @@ var floors = map[string][]string{
 	"internal/source/file":       {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
 	"internal/source/standalone": {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
 	"internal/source/saved":      {"internal/model"},
-	"internal/source/portal":     {"internal/monotonic", "internal/model", "internal/dialect/...", "internal/document"},
+	"internal/source/portal":     {"internal/monotonic", "internal/model", "internal/plugin", "internal/dialect/...", "internal/document"},
 
 	// 4: states
 	"internal/snapshot": {

@@ -189,7 +189,7 @@ func (c *conn) next() bool {
 	if !c.state.CompareAndSwap(active, idle) && c.busy() {
 		return false
 	}
-	if c.engine.draining.Load() && c.in.Unread() == 0 && c.used.Load() {
+	if c.engine.drain.Begun() && c.in.Unread() == 0 && c.used.Load() {
 		return false
 	}
 	c.inHead, c.partial = true, c.in.Unread() > 0
@@ -256,7 +256,7 @@ func (r reader) Read(p []byte) (int, error) {
 	default:
 		c.read.extend(&c.engine.clock, c.engine.KeepaliveTimeout)
 		// After the deadline was set: Shutdown moves it forward.
-		if c.engine.draining.Load() && !c.used.Load() {
+		if c.engine.drain.Begun() && !c.used.Load() {
 			c.hurry()
 		}
 	}

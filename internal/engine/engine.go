@@ -111,8 +111,7 @@ type Engine struct {
 	Config
 	mu       sync.Mutex
 	members  map[member]struct{}
-	draining atomic.Bool
-	wg       sync.WaitGroup // connections and acceptors
+	drain    listen.Drain // connections and acceptors
 	door     *door
 	clock    clock
 	counters counters
@@ -139,49 +138,35 @@ func (e *Engine) ServeTLS(l net.Listener) error { return e.accept(l, e.serveTLS)
 
 // ServePackets serves HTTP/3 on pc until Shutdown, which closes it.
 func (e *Engine) ServePackets(pc net.PacketConn) error {
-	if !e.enter() {
+	if !e.drain.Enter() {
 		return pc.Close()
 	}
-	defer e.wg.Done()
+	defer e.drain.Leave()
 	return e.HTTP3.Serve(e, pc)
 }
 
 func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
-	if !e.enter() {
+	if !e.drain.Enter() {
 		return nil
 	}
-	defer e.wg.Done()
-	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
-		if !e.door.take(e.draining.Load) {
+	defer e.drain.Leave()
+	return listen.Accept(l, e.Log, e.drain.Begun, func(nc net.Conn) {
+		if !e.door.take(e.drain.Begun) {
 			nc.Close()
 			return
 		}
-		e.wg.Go(func() {
+		e.drain.Go(func() {
 			defer e.door.leaveSocket()
 			e.admitted(nc, serve)
 		})
 	})
 }
 
-// enter counts an acceptor, unless Shutdown has begun, which waits for those that
-// are counted.
-func (e *Engine) enter() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining.Load() {
-		return false
-	}
-	e.wg.Add(1)
-	return true
-}
-
 // Shutdown stops accepting, lets every request that has begun finish, and
 // returns when all connections are closed or, after closing the rest at once,
 // when ctx ends. It closes the given listeners; it may be called again.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
-	e.mu.Lock()
-	e.draining.Store(true)
-	e.mu.Unlock()
+	e.drain.Begin()
 	for _, l := range listeners {
 		l.Close()
 	}
@@ -193,16 +178,7 @@ func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error 
 		e.HTTP3.Drain()
 	}
 	e.each(member.endIdle)
-	done := make(chan struct{})
-	go func() { e.wg.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-		e.each(member.kill)
-		<-done
-	}
+	err := e.drain.Wait(ctx, func() { e.each(member.kill) })
 	e.stopOnce.Do(func() { close(e.stop) })
 	e.sweeper.Wait()
 	return err

@@ -83,7 +83,7 @@ func (c *conn) appendHead(dst []byte, r *wire.Response, last bool, size int64) [
 	default:
 		c.framing, c.closeAfter = untilClose, true
 	}
-	c.closeAfter = c.closeAfter || c.request.Close || c.engine.NoKeepalive || c.engine.draining.Load()
+	c.closeAfter = c.closeAfter || c.request.Close || c.engine.NoKeepalive || c.engine.drain.Begun()
 	switch {
 	case c.closeAfter:
 		dst = append(dst, "Connection: close\r\n"...)

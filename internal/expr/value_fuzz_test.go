@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // FuzzNumber: what Go reads as a decimal number is that number here, too.
@@ -70,6 +71,9 @@ func FuzzCookie(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, name string) {
 		c := ctx("GET", "/", "", "Cookie", header)
 		got, ok := cookie(c, name)
+		if strings.ContainsFunc(header, unicode.IsControl) {
+			return // no request has them; ctx escapes them
+		}
 		if ok && !strings.Contains(header, name+"="+got) {
 			t.Errorf("%q has no %q=%q", header, name, got)
 		}

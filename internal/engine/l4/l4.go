@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/listen"
@@ -60,10 +59,9 @@ type Engine struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	ports    []*counts
-	draining atomic.Bool
+	drain    listen.Drain    // connections and acceptors
 	context  context.Context // ends when sessions are cut
 	cut      context.CancelFunc
-	wg       sync.WaitGroup // sessions and acceptors
 	stop     chan struct{}
 	stopOnce sync.Once
 	sweeper  sync.WaitGroup
@@ -88,17 +86,17 @@ func New(cfg Config) *Engine {
 
 // Serve accepts connections until the listener is closed or fails for good.
 func (e *Engine) Serve(l net.Listener, how Port) error {
-	if !e.enter() {
+	if !e.drain.Enter() {
 		return nil
 	}
-	defer e.wg.Done()
+	defer e.drain.Leave()
 	p := e.newPort(l.Addr().String())
-	return listen.Accept(l, e.Log, e.draining.Load, func(nc net.Conn) {
-		if !e.Room.Enter(e.draining.Load) {
+	return listen.Accept(l, e.Log, e.drain.Begun, func(nc net.Conn) {
+		if !e.Room.Enter(e.drain.Begun) {
 			nc.Close()
 			return
 		}
-		e.wg.Go(func() {
+		e.drain.Go(func() {
 			defer e.Room.Leave()
 			e.serveTCP(nc, p, how)
 		})
@@ -109,39 +107,19 @@ func (e *Engine) Serve(l net.Listener, how Port) error {
 // cutting the rest, when ctx ends. It closes what it is given; sessions of UDP
 // end once they are quiet.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {
-	e.mu.Lock()
-	e.draining.Store(true)
-	e.mu.Unlock()
+	e.drain.Begin()
 	for _, l := range listeners {
 		l.Close()
 	}
 	e.Room.Wake()
-	done := make(chan struct{})
-	go func() { e.wg.Wait(); close(done) }()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
+	err := e.drain.Wait(ctx, func() {
 		e.cut()
 		e.each((*session).end)
-		<-done
-	}
+	})
 	e.cut()
 	e.stopOnce.Do(func() { close(e.stop) })
 	e.sweeper.Wait()
 	return err
-}
-
-// enter counts one more that Shutdown waits for; false: it does not any more.
-func (e *Engine) enter() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining.Load() {
-		return false
-	}
-	e.wg.Add(1)
-	return true
 }
 
 // sweepEvery is how exactly idle time-outs are kept.

@@ -54,10 +54,10 @@ func (d *datagram) bytes() []byte { return d.B[:d.n] }
 // ServeUDP reads datagrams until the socket is closed, which it does itself when
 // the engine stops.
 func (e *Engine) ServeUDP(socket *net.UDPConn) error {
-	if !e.enter() {
+	if !e.drain.Enter() {
 		return socket.Close()
 	}
-	defer e.wg.Done()
+	defer e.drain.Leave()
 	defer socket.Close()
 	p := &udpPort{
 		engine: e, socket: socket, stats: e.newPort(socket.LocalAddr().String()),
@@ -68,7 +68,7 @@ func (e *Engine) ServeUDP(socket *net.UDPConn) error {
 	big := wire.GetBuffer(maxDatagram)
 	defer big.Free()
 	for {
-		if e.draining.Load() && p.drained() {
+		if e.drain.Begun() && p.drained() {
 			return nil
 		}
 		_ = socket.SetReadDeadline(time.Now().Add(quiet)) // a closed socket fails below
@@ -110,7 +110,7 @@ func (p *udpPort) sessionOf(from netip.AddrPort) *udpSession {
 	if s := p.sessions[from]; s != nil {
 		return s
 	}
-	if p.engine.draining.Load() {
+	if p.engine.drain.Begun() {
 		return nil
 	}
 	if len(p.sessions) >= p.engine.MaxUDP {
@@ -120,7 +120,7 @@ func (p *udpPort) sessionOf(from netip.AddrPort) *udpSession {
 	s.ctx.Peek = s.peek
 	s.touch()
 	p.sessions[from] = s
-	p.engine.wg.Go(s.serve)
+	p.engine.drain.Go(s.serve)
 	return s
 }
 

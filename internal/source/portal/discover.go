@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/dialect/apicast"
 	"weir/internal/model"
+	"weir/internal/plugin"
 )
 
 // unknownKeyEvery is how often an issuer is asked at most because a token names a
@@ -170,7 +171,7 @@ type discovered struct {
 func (s *issuers) discover(ctx context.Context, endpoint string) (name string, oidc json.RawMessage, err error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", nil, fmt.Errorf("OIDC url is not valid, uri: %q", redact(endpoint))
+		return "", nil, fmt.Errorf("OIDC url is not valid, uri: %q", plugin.BareURL(endpoint))
 	}
 	v := s.room.enter()
 	defer v.leave()

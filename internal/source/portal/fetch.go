@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/document"
+	"weir/internal/plugin"
 )
 
 const (
@@ -141,7 +142,7 @@ func reget[T any](ctx context.Context, f *fetcher, q question, read func(body io
 func ask[T any](ctx context.Context, f *fetcher, q question, read func(body *answer, old *page) (*page, error)) (content T, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s: %w", redact(q.address), plain(err))
+			err = fmt.Errorf("%s: %w", plugin.BareURL(q.address), plain(err))
 		}
 	}()
 	f.mu.Lock()
@@ -248,16 +249,6 @@ func (f *fetcher) remember(address string, p *page) {
 		}
 	}
 	f.urls[address] = p
-}
-
-// redact is a URL without what may be secret in it: its user and its query.
-func redact(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "a URL that cannot be read"
-	}
-	u.User, u.RawQuery = nil, ""
-	return u.String()
 }
 
 // plain is an error of the HTTP client without the URL, which may hold a password.

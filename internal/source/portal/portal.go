@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/dialect/apicast"
 	"weir/internal/model"
+	"weir/internal/plugin"
 )
 
 // A Config says where products come from.
@@ -155,7 +156,7 @@ func (s *Source) Place() string {
 	case o.file != "":
 		return o.file
 	case o.endpoint != "":
-		return redact(o.endpoint)
+		return plugin.BareURL(o.endpoint)
 	}
 	return "nowhere"
 }
