@@ -31,7 +31,7 @@ type Config struct {
 	KeyRequired bool
 
 	Allow   []netip.Prefix // networks that may connect; none: all
-	CORS    bool           // let browsers of any origin in
+	CORS    bool           // let browsers of any origin in, if they have a key
 	Version string         // admin_api_version; v3 unless it is something else
 	Server  string         // Server header; empty: none
 	Stream  bool           // the gateway proxies streams, so there are stream routes
@@ -151,6 +151,7 @@ type API struct {
 	plugins   map[string]plugin.Spec
 	streams   map[string]plugin.StreamSpec
 	checker   *declared.Checker
+	pages     *http.CrossOriginProtection
 }
 
 // New makes the API.
@@ -158,6 +159,7 @@ func New(cfg Config, deps Deps) *API {
 	if cfg.Version == "" {
 		cfg.Version = "v3"
 	}
+	cfg.CORS = cfg.CORS && cfg.KeyRequired // without keys every page would have the configuration
 	if cfg.Prefix == "" {
 		cfg.Prefix = "/apisix"
 	}
@@ -171,7 +173,7 @@ func New(cfg Config, deps Deps) *API {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, deps: deps, keys: hashKeys(cfg.Keys), resources: resources(), plugins: map[string]plugin.Spec{}, streams: map[string]plugin.StreamSpec{}}
+	a := &API{cfg: cfg, deps: deps, keys: hashKeys(cfg.Keys), resources: resources(), plugins: map[string]plugin.Spec{}, streams: map[string]plugin.StreamSpec{}, pages: http.NewCrossOriginProtection()}
 	for _, p := range deps.StreamPlugins {
 		a.streams[p.Name] = p
 	}
@@ -206,6 +208,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		cors(h)
 	}
 	h.Set("Content-Type", "application/json")
+	if err := a.pages.Check(r); err != nil && !a.cfg.KeyRequired {
+		refuse(http.StatusForbidden, "without admin keys, pages of other origins change nothing: %v", err).send(w)
+		return
+	}
 	a.answer(r).send(w)
 }
 

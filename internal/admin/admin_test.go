@@ -65,6 +65,37 @@ func TestNoKeyOpensNothing(t *testing.T) {
 	}
 }
 
+// Pages of other origins do not get at an API without keys, whatever CORS says.
+func TestPagesWithoutKey(t *testing.T) {
+	for _, c := range []struct {
+		required       bool
+		method, origin string
+		want           int
+	}{
+		{false, "PUT", "", 201}, {false, "PUT", "http://localhost:9180", 201}, {false, "PUT", "http://evil.test", 403}, {false, "POST", "null", 403},
+		{false, "DELETE", "http://evil.test", 403}, {false, "OPTIONS", "http://evil.test", 404}, {false, "GET", "http://evil.test", 200},
+		{true, "PUT", "http://dashboard.test", 201},
+	} {
+		b := newBench(t, func(cfg *Config, _ *Deps) { cfg.KeyRequired = c.required })
+		path := "/apisix/admin/services/1"
+		if c.method == "GET" {
+			path = "/apisix/admin/services"
+		}
+		r := httptest.NewRequest(c.method, "http://localhost:9180"+path, strings.NewReader("{}"))
+		r.Header.Set("X-API-KEY", adminKey)
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		w := b.serve(r)
+		if w.Code != c.want || c.want == 403 && !strings.Contains(w.Body.String(), "without admin keys") {
+			t.Errorf("%s from %q: %d %s, want %d", c.method, c.origin, w.Code, w.Body, c.want)
+		}
+		if shared := w.Header().Get("Access-Control-Allow-Origin") != ""; shared != c.required {
+			t.Errorf("%s from %q: CORS is %v", c.method, c.origin, shared)
+		}
+	}
+}
+
 func TestAllow(t *testing.T) {
 	b := newBench(t, func(cfg *Config, _ *Deps) { cfg.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")} })
 	for from, want := range map[string]int{"127.0.0.9:1": 200, "127.0.1.1:1": 403, "[::ffff:127.0.0.1]:1": 200, "[::1]:1": 403, "": 403} {

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 
 	"weir/internal/admin"
 	"weir/internal/config"
+	"weir/internal/control"
 	"weir/internal/expr"
 	"weir/internal/model"
 	"weir/internal/plugins"
@@ -55,7 +57,11 @@ func (g *Gateway) openAdmin(ctx context.Context) error {
 	if g.pushed != nil {
 		deps.Configs = g.pushed
 	}
-	g.admin, err = g.serve(ctx, "admin", a.Listen.String(), admin.New(cfg, deps), t)
+	var api http.Handler = admin.New(cfg, deps)
+	if !a.KeyRequired && isLoopback(a.Listen.String()) {
+		api = control.Local("Admin API", api)
+	}
+	g.admin, err = g.serve(ctx, "admin", a.Listen.String(), api, t)
 	return err
 }
 

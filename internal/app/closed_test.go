@@ -136,6 +136,27 @@ func TestClosedByDefault(t *testing.T) {
 	}
 }
 
+// Without keys, a page whose name DNS leads to the Admin API reads and writes nothing.
+func TestKeylessAdminOnLoopback(t *testing.T) {
+	o, _ := options(t, t.TempDir(), "deployment: {admin: {admin_key_required: false}}")
+	g := start(t, o)
+	defer stop(t, g)
+	for host, want := range map[string]int{"evil.test": 403, "localhost": 200, "": 200} {
+		r, err := http.NewRequest("GET", g.adminURL()+"/routes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != want {
+			t.Errorf("as %q: %d, want %d", host, res.StatusCode, want)
+		}
+	}
+}
+
 func loopback(addr string) bool {
 	a, err := netip.ParseAddrPort(addr)
 	return err == nil && a.Addr().IsLoopback()

@@ -158,7 +158,7 @@ func (g *Gateway) openControl(ctx context.Context) error {
 	var err error
 	api := control.API(g.controlConfig())
 	if isLoopback(a.Control.String()) {
-		api = control.Local(api)
+		api = control.Local("Control API", api)
 	}
 	g.control, err = g.serve(ctx, "control", a.Control.String(), api, nil)
 	return err
@@ -258,10 +258,7 @@ func (g *Gateway) serve(ctx context.Context, name, addr string, h http.Handler, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelInfo),
-	}
+	s := operatorServer(h, g.log)
 	accept := l
 	if t != nil {
 		accept = tls.NewListener(l, t)
@@ -279,6 +276,14 @@ func (g *Gateway) serve(ctx context.Context, name, addr string, h http.Handler, 
 		return err
 	})
 	return l, nil
+}
+
+// operatorServer bounds how long each part of a call may take to arrive.
+func operatorServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: patient(h, bodyPatience), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
+	}
 }
 
 // openEcho starts the example's upstream on a free port.

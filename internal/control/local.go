@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Local keeps pages in a browser on this machine away from an API on loopback: what
+// Local keeps pages in a browser on this machine away from an API on loopback, of that name: what
 // changes something is refused to pages of other origins, and a request for a name that
 // DNS may lead here (rebinding), under which a page could read the answer.
-func Local(api http.Handler) http.Handler {
+func Local(name string, api http.Handler) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
-			answer(w, http.StatusForbidden, failure{"the Control API is on loopback: ask for it by address or as localhost"})
+			answer(w, http.StatusForbidden, failure{"the " + name + " is on loopback: ask for it by address or as localhost"})
 			return
 		}
 		guarded.ServeHTTP(w, r)

@@ -8,7 +8,7 @@ import (
 
 // Pages in a browser neither read nor change what is on loopback.
 func TestLocal(t *testing.T) {
-	api := Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	api := Local("Control API", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, c := range []struct {
 		method, host, origin, site string
 		want                       int
