@@ -68,7 +68,7 @@ func (c *conn) appendHead(dst []byte, r *wire.Response, last bool, size int64) [
 		return append(dst, "\r\n"...)
 	}
 	length := r.Length
-	if last {
+	if last && (length != wire.Chunked || c.request.Proto != wire.HTTP11) {
 		length = size
 	}
 	switch {

@@ -80,18 +80,6 @@ type filter struct {
 	out   []byte
 }
 
-// Size implements plugin.Sized.
-func (f *filter) Size(in int64) int64 {
-	switch own := int64(len(f.before) + len(f.after)); {
-	case f.whole:
-		return own
-	case in < 0:
-		return -1
-	default:
-		return own + in
-	}
-}
-
 // Write implements plugin.BodyFilter.
 func (f *filter) Write(chunk []byte, last bool) []byte {
 	f.out = f.out[:0]

@@ -2,9 +2,7 @@ package echo
 
 import (
 	"testing"
-	"time"
 
-	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 )
 
@@ -27,16 +25,4 @@ func Test(t *testing.T) {
 		{Name: "no headers", Config: `{"body":"a","headers":{}}`, Invalid: `property "headers" validation failed: expect object to have at least 1 properties`},
 		{Name: "type", Config: `{"body":1}`, Invalid: `property "body" validation failed: wrong type: expected string, got number`},
 	})
-}
-
-func TestSize(t *testing.T) {
-	for conf, want := range map[string]int64{`{"before_body":"ab"}`: -1, `{"body":"abc","after_body":"d"}`: 4} {
-		ph, err := Plugin.Compile([]byte(conf), plugintest.Env(time.Now))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := ph.Body(plugintest.NewCtx("/")).(plugin.Sized).Size(-1); n != want {
-			t.Errorf("%s: %d, want %d", conf, n, want)
-		}
-	}
 }

@@ -27,9 +27,6 @@ func newFixed(body []byte) *fixed {
 	return f
 }
 
-// Size implements plugin.Sized.
-func (f *fixed) Size(int64) int64 { return int64(len(f.body)) }
-
 // Write implements plugin.BodyFilter. The body does not wait for the one whose
 // place it takes.
 func (f *fixed) Write([]byte, bool) []byte {
