@@ -176,7 +176,9 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if outline == nil || !slices.Equal(outline.Paths, r.Paths) {
+		// A path that is empty is nowhere.
+		paths := slices.DeleteFunc(slices.Clone(r.Paths), func(p string) bool { return p == "" })
+		if outline == nil && len(paths) > 0 || outline != nil && !slices.Equal(outline.Paths, paths) {
 			t.Errorf("%s is a route, and outlined %+v", raw, outline)
 		}
 		for name := range r.Plugins {
