@@ -37,8 +37,12 @@ func FuzzDump(f *testing.F) {
 	})
 }
 
-// same compares metadata as JSON values: how they are written may differ.
+// same compares metadata as JSON values: how they are written may differ, and no
+// services may be null.
 func same(a, b map[string]dumpedNodes) bool {
+	if len(a) == 0 && len(b) == 0 {
+		return true
+	}
 	value := func(x any) (v any) {
 		text, err := json.Marshal(x)
 		if err != nil || json.Unmarshal(text, &v) != nil {
