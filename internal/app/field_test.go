@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir/internal/config"
+	"weir/internal/source/embed"
 )
 
 // A site is a whole gateway and its Admin API's client.
@@ -135,7 +141,7 @@ func consumer(name, key string) string {
 	return fmt.Sprintf(`{"username":%q,"plugins":{"key-auth":{"key":%q}}}`, name, key)
 }
 
-// Rows 1, 3, 4, 6, 8: what a write makes the gateway compile.
+// Rows 1, 3, 4, 6, 8, 20, 22, 31: what a write makes the gateway compile.
 func TestFieldWork(t *testing.T) {
 	s := newSite(t, "")
 	s.put("services/s1", `{"upstream":{"type":"roundrobin","nodes":{"`+s.echo+`":1}}}`)
@@ -169,6 +175,129 @@ func TestFieldWork(t *testing.T) {
 	}
 	if got := work(func() { s.del("routes/1") }); got != "" {
 		t.Errorf("delete: %s", got)
+	}
+
+	other := s.upstream("other") // row 31: nodes come and go
+	s.put("upstreams/u", `{"nodes":{"`+other+`":1}}`)
+	for i := range 20 {
+		s.put(fmt.Sprintf("routes/u%d", i), fmt.Sprintf(`{"uri":"/u%d","upstream_id":"u"}`, i))
+	}
+	for _, nodes := range []string{`{"` + s.echo + `":1}`, `{"` + s.echo + `":1,"` + other + `":1}`, `{"` + s.echo + `":1}`} {
+		if got := work(func() { s.put("upstreams/u", `{"nodes":`+nodes+`}`) }); got != "upstreams=1" {
+			t.Errorf("changed upstream of 20 routes: %s", got)
+		}
+	}
+	if got := work(func() { s.put("protos/1", `{"content":"syntax = \"proto3\";"}`) }); got != "" && got != "protos=1" { // row 20
+		t.Errorf("what no route refers to: %s", got)
+	}
+}
+
+// Row 22: one host with a certificate of its own more is one certificate to
+// compile, and its first handshake after the answer has it; so has one that is
+// replaced, and of one that is deleted nothing is left.
+func TestFieldCertificates(t *testing.T) {
+	s := newSiteWith(t, "", func(o *Options) {
+		o.Config.APISIX.SSL.Enable = true
+		o.Config.APISIX.SSL.Listen = config.Listeners{{IP: "127.0.0.1"}}
+	})
+	r := newRegistrar(t)
+	put := func(id, host string) string {
+		t.Helper()
+		made, cert, key := r.issue(host, "/none", ecKey(t))
+		s.put("ssls/"+id, sslObject(t, map[string]any{"snis": []string{host}, "cert": cert, "key": key}))
+		return made.SerialNumber.String()
+	}
+	shown := func(host string) string {
+		c, err := tls.Dial("tcp", s.g.Data()[1].String(), &tls.Config{ServerName: host, InsecureSkipVerify: true})
+		if err != nil {
+			return ""
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	serials := map[string]string{}
+	for i := range 100 {
+		host := fmt.Sprintf("h%d.test", i)
+		serials[host] = put(fmt.Sprint(i), host)
+	}
+	compiled := func() int64 { return s.g.state.Work().Compiled["ssls"] }
+	before := compiled()
+	serials["new.test"] = put("new", "new.test")
+	if n := compiled() - before; n != 1 {
+		t.Errorf("%d certificates were compiled for a new one", n)
+	}
+	before = compiled()
+	serials["h7.test"] = put("7", "h7.test")
+	if n := compiled() - before; n != 1 {
+		t.Errorf("%d certificates were compiled for a replaced one", n)
+	}
+	for host, want := range serials {
+		if got := shown(host); got != want {
+			t.Errorf("%s: certificate %q, want %q", host, got, want)
+		}
+	}
+	before = compiled()
+	s.del("ssls/8")
+	if n := compiled() - before; n != 0 || shown("h8.test") != "" {
+		t.Errorf("deleted: %d certificates were compiled, %q is shown", n, shown("h8.test"))
+	}
+}
+
+// Row 32: a batch with a general and a specific route is seen whole or not at all:
+// no request of the specific one reaches the other's upstream.
+func TestFieldBatch(t *testing.T) {
+	server, err := embed.Start(t.Context(), embed.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	s := newSiteWith(t, "", func(o *Options) {
+		o.Config.Embedded, o.Config.Deployment.Etcd.Host = false, []string{server.ClientURL()}
+	})
+	general, specific := s.upstream("general"), s.upstream("specific")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var before, after atomic.Int64
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				switch status, body := s.ask("/api/x", ""); {
+				case status == 404:
+					before.Add(1)
+				case status == 200 && body == "specific":
+					after.Add(1)
+				default:
+					t.Errorf("%d %s", status, body)
+				}
+			}
+		})
+	}
+	batch := func(ops ...clientv3.Op) {
+		t.Helper()
+		res, err := server.Client().Txn(t.Context()).Then(ops...).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.g.state.Wait(t.Context(), res.Header.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		batch(clientv3.OpPut("/apisix/routes/a", s.route("/*", general, "")), clientv3.OpPut("/apisix/routes/b", s.route("/api/*", specific, "")))
+		if status, body := s.ask("/api/x", ""); status != 200 || body != "specific" {
+			t.Errorf("after the batch: %d %s", status, body)
+		}
+		batch(clientv3.OpDelete("/apisix/routes/b"), clientv3.OpDelete("/apisix/routes/a"))
+	}
+	close(stop)
+	wg.Wait()
+	if before.Load() == 0 || after.Load() == 0 {
+		t.Errorf("%d requests before, %d after a batch", before.Load(), after.Load())
 	}
 }
 
@@ -307,6 +436,19 @@ func TestFieldStaleConsumers(t *testing.T) {
 	s.put("consumers/jack", consumer("jack", "my-new-key"))
 	expect("created again", "my-new-key", 200)
 	expect("credential stays deleted", "cred", 401)
+	limited := `{"username":"jill","plugins":{"key-auth":{"key":"jill"},"limit-count":{"count":2,"time_window":600,"rejected_code":429}}}`
+	for round := range 3 { // row 76
+		s.put("consumers/jill", limited)
+		calls := 0
+		for s.get("/a", "jill") == 200 && calls < 3 {
+			calls++
+		}
+		if got := s.get("/a", "jill"); calls > 2 || got != 429 {
+			t.Errorf("round %d: %d calls passed, then %d", round, calls, got)
+		}
+		s.del("consumers/jill")
+		expect("deleted with its limit", "jill", 401)
+	}
 
 	for i := range 50 { // row 78
 		s.put(fmt.Sprintf("consumers/c%d", i), consumer(fmt.Sprintf("c%d", i), fmt.Sprintf("key%d", i)))

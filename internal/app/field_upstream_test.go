@@ -233,6 +233,76 @@ func TestFieldNodeDies(t *testing.T) {
 	}
 }
 
+// Row 64: a node that was taken from an upstream is neither checked any more nor
+// listed, whatever the upstream belongs to.
+func TestFieldNodeRemoved(t *testing.T) {
+	s := newSite(t, "")
+	probed := func() (*atomic.Int64, string) {
+		n := new(atomic.Int64)
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/probe" {
+				n.Add(1)
+			}
+		}))
+		t.Cleanup(server.Close)
+		return n, server.Listener.Addr().String()
+	}
+	const checks = `"checks":{"active":{"http_path":"/probe","healthy":{"interval":1},"unhealthy":{"interval":1}}}`
+	upstream := func(nodes ...string) string {
+		return fmt.Sprintf(`{"type":"roundrobin","nodes":{"%s":1},%s}`, strings.Join(nodes, `":1,"`), checks)
+	}
+	type object struct {
+		path, uri     string
+		put           func(upstream string)
+		kept, gone    *atomic.Int64
+		stays, leaves string
+	}
+	objects := []*object{
+		{path: "upstreams/u", uri: "/u", put: func(u string) {
+			s.put("upstreams/u", u)
+			s.put("routes/u", `{"uri":"/u","upstream_id":"u"}`)
+		}},
+		{path: "services/s", uri: "/s", put: func(u string) {
+			s.put("services/s", `{"upstream":`+u+`}`)
+			s.put("routes/s", `{"uri":"/s","service_id":"s"}`)
+		}},
+		{path: "routes/r", uri: "/r", put: func(u string) { s.put("routes/r", `{"uri":"/r","upstream":`+u+`}`) }},
+	}
+	for _, o := range objects {
+		o.kept, o.stays = probed()
+		o.gone, o.leaves = probed()
+		o.put(upstream(o.stays, o.leaves))
+		s.get(o.uri, "")
+	}
+	rounds := func(what string, n int64, of func(*object) *atomic.Int64) {
+		t.Helper()
+		for _, o := range objects {
+			before := of(o).Load()
+			until(t, o.path+": "+what, func() bool { return of(o).Load() >= before+n })
+		}
+	}
+	rounds("both are checked", 1, func(o *object) *atomic.Int64 { return o.gone })
+	for _, o := range objects {
+		o.put(upstream(o.stays))
+		s.get(o.uri, "")
+		_, port, _ := net.SplitHostPort(o.leaves)
+		if _, body := get(t, "http://"+s.g.Control().String()+"/v1/healthcheck/"+o.path); strings.Contains(body, port) {
+			t.Errorf("%s: still listed: %s", o.path, body)
+		}
+	}
+	rounds("a check after the change", 2, func(o *object) *atomic.Int64 { return o.kept })
+	var after []int64
+	for _, o := range objects {
+		after = append(after, o.gone.Load())
+	}
+	rounds("two rounds more", 2, func(o *object) *atomic.Int64 { return o.kept })
+	for i, o := range objects {
+		if n := o.gone.Load() - after[i]; n != 0 {
+			t.Errorf("%s: the removed node was checked %d times", o.path, n)
+		}
+	}
+}
+
 // Row 158: a node that is silent is given up after the read time-out, the next one
 // answers, and the status of both is told; retry_timeout bounds all of it.
 func TestFieldSilentNode(t *testing.T) {

@@ -96,6 +96,38 @@ func TestFieldConsumerLimits(t *testing.T) {
 	s.expect("503 ", s.quota("/b", false, "apikey", "k4"))
 }
 
+// Case 80: what a policy allows that many share, here a consumer group, holds at once
+// for all of them when it changes, also for those who have used it.
+func TestFieldSharedPolicy(t *testing.T) {
+	s := newSite(t, "")
+	s.put("routes/1", s.limited("/a", `"key-auth":{}`))
+	policy := func(n int) {
+		t.Helper()
+		s.put("consumer_groups/p", fmt.Sprintf(`{"plugins":{"limit-count":{"count":%d,"time_window":600}}}`, n))
+	}
+	policy(10)
+	for _, name := range []string{"jack", "jill"} {
+		s.put("consumers/"+name, fmt.Sprintf(`{"username":%q,"group_id":"p","plugins":{"key-auth":{"key":%[1]q}}}`, name))
+	}
+	s.expect("200 9 of 10", s.quota("/a", true, "apikey", "jack"))
+	policy(5)
+	for _, name := range []string{"jack", "jill"} {
+		passed := 0
+		for ; passed < 20; passed++ {
+			got := s.quota("/a", true, "apikey", name)
+			if !strings.HasSuffix(got, " of 5") {
+				t.Fatalf("%s: %s", name, got)
+			}
+			if strings.HasPrefix(got, "503") {
+				break
+			}
+		}
+		if passed > 5 {
+			t.Errorf("%s: %d requests passed", name, passed)
+		}
+	}
+}
+
 // Case 98: consumer over group over route over plugin config over service.
 func TestFieldPrecedence(t *testing.T) {
 	s := newSite(t, "")

@@ -501,3 +501,43 @@ func TestOwnWriteTellsOfSilence(t *testing.T) {
 	r.reaches(res.Revision)
 	r.has(map[string]string{"routes/1": "a"})
 }
+
+// Case 7: 500 of 7,000 objects change in a batch. What comes from the store is what
+// changed, once, on one connection; nothing is read again.
+func TestBatchCostsItsSize(t *testing.T) {
+	t.Parallel()
+	const objects, changed, size = 7000, 500, 1000
+	server := startEmbed(t, embed.Config{})
+	c := server.Client()
+	fill(t, c, objects, strings.Repeat("x", size))
+	p := newProxy(t, address(server))
+	r := receive(t, open(t, p.url, Config{}))
+	r.connected()
+	loaded := p.passed.Load()
+	if loaded < objects*size {
+		t.Fatalf("%d bytes for everything", loaded)
+	}
+	steps, last := r.count(), int64(0)
+	for i := 0; i < changed; i += 100 {
+		var ops []clientv3.Op
+		for j := i; j < i+100; j++ {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("/apisix/routes/%d", j), strings.Repeat("y", size)))
+		}
+		res, err := c.Txn(t.Context()).Then(ops...).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = res.Header.Revision
+	}
+	r.reaches(last)
+	if got, want := p.passed.Load()-loaded, int64(changed*size); got < want || got > want+want/2 {
+		t.Errorf("%d bytes came for changes of %d", got, want)
+	}
+	puts := 0
+	for _, d := range r.since(steps) {
+		puts += len(d.Put)
+	}
+	if n := p.connections(); puts != changed || n != 1 {
+		t.Errorf("%d objects came on %d connections", puts, n)
+	}
+}

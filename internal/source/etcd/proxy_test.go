@@ -16,6 +16,7 @@ type proxy struct {
 	ln     net.Listener
 	refuse atomic.Bool  // new connections are closed at once
 	delay  atomic.Int64 // nanoseconds before each piece from the store
+	passed atomic.Int64 // bytes from the store
 
 	mu    sync.Mutex
 	pairs map[*pair]bool
@@ -85,6 +86,7 @@ func (p *proxy) back(c *pair) {
 		if c.mute.Load() {
 			continue
 		}
+		p.passed.Add(int64(n))
 		if _, err := c.client.Write(buf[:n]); err != nil {
 			return
 		}
