@@ -92,3 +92,14 @@ func cpuTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// TestAllocationsOfMany is field cases 10 and 11: what consumers and routes add up to is
+// not made anew for requests, however many pairs of them there are: a request of any of
+// 5,000 consumers with a limit of its own, through any of 1,000 routes, allocates what
+// one of few does.
+func TestAllocationsOfMany(t *testing.T) {
+	few := testing.AllocsPerRun(2000, population(t, 100, 10))
+	if many := testing.AllocsPerRun(5000, population(t, 5000, 1000)); many > few {
+		t.Errorf("%v allocations per request of many, %v of few", many, few)
+	}
+}
