@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -244,9 +246,10 @@ func TestFieldAnswerHeaders(t *testing.T) {
 }
 
 // Case 83: each of many consumers is found. Case 84: a reference to a secret that
-// is not there opens nothing.
+// is not there opens nothing, and the error log tells of it.
 func TestFieldKeys(t *testing.T) {
-	s := newSite(t, "")
+	var log string
+	s := newSiteWith(t, "", func(o *Options) { log = o.Config.Nginx.ErrorLog })
 	s.put("routes/1", s.route("/a", s.witness(), `,"plugins":{"key-auth":{}}`))
 	for i := range 20 {
 		name := fmt.Sprint("consumer", i+1)
@@ -262,6 +265,15 @@ func TestFieldKeys(t *testing.T) {
 	s.put("consumers/unknown", consumer("unknown", "$secret://vault/none/key"))
 	for _, key := range []string{"$ENV://WEIR_NOT_THERE", "$secret://vault/none/key", ""} {
 		s.expect("401", s.reached("/a", "apikey: "+key))
+	}
+	said, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"consumers/missing", "consumers/unknown"} {
+		if line := regexp.MustCompile(`(?m)^.*` + name + `.*$`).FindString(string(said)); !strings.Contains(line, "reference of its key is not resolved") {
+			t.Errorf("%s is not in the error log:\n%s", name, said)
+		}
 	}
 }
 
