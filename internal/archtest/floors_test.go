@@ -33,6 +33,7 @@ var floors = map[string][]string{
 	"internal/secret":     {"internal/document"},
 	"internal/protofile":  {},
 	"internal/pemkey":     {},
+	"internal/durable":    {},
 	"internal/staple":     {},
 
 	// 1: the vocabulary, the contract
@@ -79,8 +80,8 @@ var floors = map[string][]string{
 		"internal/model", "internal/schema", "internal/plugin", "internal/dialect/...", "internal/document",
 	},
 	"internal/source/file":       {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
-	"internal/source/standalone": {"internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
-	"internal/source/saved":      {"internal/model"},
+	"internal/source/standalone": {"internal/durable", "internal/model", "internal/plugin", "internal/dialect/...", "internal/document", "internal/source/declared"},
+	"internal/source/saved":      {"internal/model", "internal/durable"},
 	"internal/source/portal":     {"internal/monotonic", "internal/model", "internal/plugin", "internal/dialect/...", "internal/document"},
 
 	// 4: states

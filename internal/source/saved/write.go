@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir/internal/durable"
 	"weir/internal/model"
 )
 
@@ -136,7 +137,7 @@ func (c *Copy) fold() error {
 	if err := c.putAll(out); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	if err := errors.Join(f.Sync(), os.Rename(f.Name(), c.path), syncDir(filepath.Dir(c.path))); err != nil {
+	if err := durable.Rename(f, c.path); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if c.out != nil {
@@ -174,15 +175,6 @@ func (c *Copy) rest(d time.Duration) {
 	case <-c.stop:
 	case <-t.C:
 	}
-}
-
-// syncDir makes a rename in dir last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // An output is the file that steps are appended to.

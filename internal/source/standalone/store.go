@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"weir/internal/document"
+	"weir/internal/durable"
 	"weir/internal/source/declared"
 )
 
@@ -110,22 +111,15 @@ func (s *Source) save(doc *document.Value, kept []declared.Item) error {
 }
 
 func replaceFile(path string, text []byte) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, temporary) // has mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), temporary) // has mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	if _, err = f.Write(text); err == nil {
+		err = durable.Rename(f, path)
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(f.Name()) // not there if only what follows the rename has failed
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }
