@@ -79,7 +79,6 @@ type Gateway struct {
 	streams     *l4.Engine // nil: streams are not proxied
 	streamLog   *accesslog.Log
 	copy        *saved.Copy               // of an external store's configuration; nil: none
-	copying     bool                      // it is written
 	staleSince  atomic.Pointer[time.Time] // when the copy that is served was current; nil: it is not served
 	data        []net.Listener
 	dataURLs    []string // of data, in the same order

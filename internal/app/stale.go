@@ -53,7 +53,6 @@ func (g *Gateway) keepCopy(d model.Delta, first bool) {
 	case g.copy == nil:
 	case first:
 		g.staleSince.Store(nil)
-		g.copying = true
 		g.copy.Follow(func() (int64, iter.Seq[model.Object]) {
 			now := g.state.Current()
 			return now.Revision, now.Whole()

@@ -256,10 +256,10 @@ func (g *Gateway) load(ctx context.Context) error {
 	g.onStop(func(ctx context.Context) error {
 		cancel()
 		<-ended
-		if g.copying {
-			return g.copy.Close(ctx)
+		if g.copy == nil {
+			return nil
 		}
-		return nil
+		return g.copy.Close(ctx)
 	})
 	const patience = 3 * time.Second
 	remind := time.NewTicker(patience)

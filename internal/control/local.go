@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Local keeps pages in a browser on this machine away from an API on loopback, of that name: what
+// Local keeps pages in a browser on this machine away from an API on loopback: what
 // changes something is refused to pages of other origins, and a request for a name that
-// DNS may lead here (rebinding), under which a page could read the answer.
+// DNS may lead here (rebinding), under which a page could read the answer. name is what
+// refusals call the API.
 func Local(name string, api http.Handler) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -44,8 +44,8 @@ type exchange struct {
 	secure *secure // nil: not over TLS
 	pin    *snapshot.Pin
 
-	counted *cell // the requests
-	glance  glance
+	counted *cell  // the requests
+	glance  glance // at who watches
 
 	peer       string // the other end's address
 	serverPort string // ours

@@ -73,7 +73,7 @@ func (g *glance) look(w *Watch) {
 }
 
 // counts says that this request is counted.
-func (g *glance) counts() bool { return g.watch != nil && g.weight > 0 }
+func (g *glance) counts() bool { return g.weight > 0 }
 
 // ErrWatched: there is a watch already.
 var ErrWatched = errors.New("another one is measuring; there is one at a time")
@@ -167,7 +167,8 @@ func (x *exchange) observe() {
 		x.glance = glance{}
 		return
 	}
-	if weight := x.glance.weight; weight > 0 {
+	if x.glance.counts() {
+		weight := x.glance.weight
 		x.run.Wrap(func(p *plan.Plan) *plan.Plan { return w.wrap(p, weight) })
 	}
 	if w.label {
@@ -206,8 +207,8 @@ func (w *Watch) end(x *exchange) {
 	if w.only != nil && (w.picked.Load() != x || w.over.Swap(true)) {
 		return
 	}
-	if n := x.glance.weight; n > 0 {
-		w.count(x, n)
+	if x.glance.counts() {
+		w.count(x, x.glance.weight)
 	}
 	if w.label {
 		pprof.SetGoroutineLabels(context.Background())

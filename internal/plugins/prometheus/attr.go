@@ -173,12 +173,11 @@ func endpoints(env plugin.Env) []plugin.Endpoint {
 	if attr.Server {
 		return nil
 	}
-	return []plugin.Endpoint{{Methods: []string{http.MethodGet}, Path: attr.URI, Serve: func(*plugin.Ctx) *plugin.Reply {
-		return &plugin.Reply{
-			Status: http.StatusOK, Header: [][2]string{{"Content-Type", meter.ContentType}},
-			Stream: func(w io.Writer) error { return env.Meter.Expose(w, attr.Prefix) },
-		}
-	}}}
+	reply := &plugin.Reply{
+		Status: http.StatusOK, Header: [][2]string{{"Content-Type", meter.ContentType}},
+		Stream: func(w io.Writer) error { return env.Meter.Expose(w, attr.Prefix) },
+	}
+	return []plugin.Endpoint{{Methods: []string{http.MethodGet}, Path: attr.URI, Serve: func(*plugin.Ctx) *plugin.Reply { return reply }}}
 }
 
 // An Export is the export server that config.yaml wants.

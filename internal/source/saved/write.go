@@ -22,7 +22,7 @@ const (
 )
 
 // Follow begins to write: what whole yields, and what Add tells of from now on. What
-// cannot be written is told to failed, and tried again later. Close must follow.
+// cannot be written is told to failed, and tried again later. Close ends it.
 func (c *Copy) Follow(whole Whole, failed func(error)) {
 	c.whole, c.failed = whole, failed
 	go c.run()
@@ -61,8 +61,11 @@ func (c *Copy) miss() {
 	c.pending, c.missed = nil, true
 }
 
-// Close writes what is left, without rest, and ends writing.
+// Close writes what is left, without rest, and ends writing if Follow has begun it.
 func (c *Copy) Close(ctx context.Context) error {
+	if c.whole == nil {
+		return nil
+	}
 	close(c.stop)
 	select {
 	case <-c.ended:
