@@ -107,7 +107,9 @@ func get(t *testing.T, url string, headers ...string) (int, string) {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			req.Host = headers[i+1] // net/http passes over the field
+		}
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

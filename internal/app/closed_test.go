@@ -115,17 +115,8 @@ func TestClosedByDefault(t *testing.T) {
 	}
 	// A page whose name DNS leads here reads nothing.
 	for host, want := range map[string]int{"evil.test": 403, "localhost": 200} {
-		r, err := http.NewRequest("GET", "http://"+g.Control().String()+"/v1/routes", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Host = host
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Body.Close(); res.StatusCode != want {
-			t.Errorf("the Control API as %s: %d", host, res.StatusCode)
+		if status, _ := get(t, "http://"+g.Control().String()+"/v1/routes", "Host", host); status != want {
+			t.Errorf("the Control API as %s: %d", host, status)
 		}
 	}
 	// Nothing of them is reachable where requests are served.
@@ -142,17 +133,8 @@ func TestKeylessAdminOnLoopback(t *testing.T) {
 	g := start(t, o)
 	defer stop(t, g)
 	for host, want := range map[string]int{"evil.test": 403, "localhost": 200, "": 200} {
-		r, err := http.NewRequest("GET", g.adminURL()+"/routes", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Host = host
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Body.Close(); res.StatusCode != want {
-			t.Errorf("as %q: %d, want %d", host, res.StatusCode, want)
+		if status, _ := get(t, g.adminURL()+"/routes", "Host", host); status != want {
+			t.Errorf("as %q: %d, want %d", host, status, want)
 		}
 	}
 }

@@ -33,6 +33,23 @@ type site struct {
 	echo  string // host:port of an upstream that answers 200 with its name
 }
 
+// meanwhile calls f again and again, n times at once, until end is called.
+func meanwhile(n int, f func()) (end func()) {
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	for range n {
+		wg.Go(func() {
+			for !over.Load() {
+				f()
+			}
+		})
+	}
+	return func() {
+		over.Store(true)
+		wg.Wait()
+	}
+}
+
 const siteKey = "site-admin-key"
 
 func newSite(t *testing.T, more string) *site {
@@ -255,28 +272,17 @@ func TestFieldBatch(t *testing.T) {
 		o.Config.Embedded, o.Config.Deployment.Etcd.Host = false, []string{server.ClientURL()}
 	})
 	general, specific := s.upstream("general"), s.upstream("specific")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
 	var before, after atomic.Int64
-	for range 3 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				switch status, body := s.ask("/api/x", ""); {
-				case status == 404:
-					before.Add(1)
-				case status == 200 && body == "specific":
-					after.Add(1)
-				default:
-					t.Errorf("%d %s", status, body)
-				}
-			}
-		})
-	}
+	end := meanwhile(3, func() {
+		switch status, body := s.ask("/api/x", ""); {
+		case status == 404:
+			before.Add(1)
+		case status == 200 && body == "specific":
+			after.Add(1)
+		default:
+			t.Errorf("%d %s", status, body)
+		}
+	})
 	batch := func(ops ...clientv3.Op) {
 		t.Helper()
 		res, err := server.Client().Txn(t.Context()).Then(ops...).Commit()
@@ -294,8 +300,7 @@ func TestFieldBatch(t *testing.T) {
 		}
 		batch(clientv3.OpDelete("/apisix/routes/b"), clientv3.OpDelete("/apisix/routes/a"))
 	}
-	close(stop)
-	wg.Wait()
+	end()
 	if before.Load() == 0 || after.Load() == 0 {
 		t.Errorf("%d requests before, %d after a batch", before.Load(), after.Load())
 	}
@@ -308,40 +313,22 @@ func TestFieldChurn(t *testing.T) {
 	s := newSite(t, "")
 	s.put("routes/stable", s.route("/stable", s.echo, `,"plugins":{"key-auth":{}}`))
 	s.put("consumers/stable", consumer("stable", "stable-key"))
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
 	var served, dialled atomic.Int64
-	for range 4 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if status := s.get("/stable", "stable-key"); status != 200 {
-					t.Errorf("the stable route answered %d", status)
-				}
-				served.Add(1)
-			}
-		})
-	}
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			c, err := net.Dial("tcp", strings.TrimPrefix(s.proxy, "http://"))
-			if err != nil {
-				t.Errorf("refused: %v", err)
-				return
-			}
-			c.Close()
-			dialled.Add(1)
-			time.Sleep(time.Millisecond)
+	endRequests := meanwhile(4, func() {
+		if status := s.get("/stable", "stable-key"); status != 200 {
+			t.Errorf("the stable route answered %d", status)
 		}
+		served.Add(1)
+	})
+	endDials := meanwhile(1, func() {
+		time.Sleep(time.Millisecond)
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.proxy, "http://"))
+		if err != nil {
+			t.Errorf("refused: %v", err)
+			return
+		}
+		c.Close()
+		dialled.Add(1)
 	})
 	var writers sync.WaitGroup
 	for w := range 4 {
@@ -367,8 +354,8 @@ func TestFieldChurn(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	close(stop)
-	wg.Wait()
+	endRequests()
+	endDials()
 	if served.Load() == 0 || dialled.Load() == 0 {
 		t.Errorf("%d served, %d dialled", served.Load(), dialled.Load())
 	}

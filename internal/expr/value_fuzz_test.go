@@ -71,7 +71,7 @@ func FuzzCookie(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, name string) {
 		c := ctx("GET", "/", "", "Cookie", header)
 		got, ok := cookie(c, name)
-		if strings.ContainsFunc(header, unicode.IsControl) {
+		if strings.ContainsFunc(header, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }) {
 			return // no request has them; ctx escapes them
 		}
 		if ok && !strings.Contains(header, name+"="+got) {
