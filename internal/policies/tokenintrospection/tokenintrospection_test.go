@@ -84,7 +84,7 @@ const service = `{"proxy":{"error_auth_failed":"no","error_status_auth_failed":4
 func (b *bench) compile(service, oidc, config string) (plugin.Phases, *threescale.Product) {
 	b.t.Helper()
 	p := threescaletest.Product(b.t, b.rt, service, oidc)
-	return threescaletest.Compile(b.t, p, Policy, strings.ReplaceAll(config, "URL", b.URL)), p
+	return threescaletest.Compile(b.t, p, Policy, strings.ReplaceAll(config, "{server}", b.URL)), p
 }
 
 func (b *bench) passes(ph plugin.Phases, p *threescale.Product, authorization string) bool {
@@ -102,7 +102,7 @@ func (b *bench) passes(ph plugin.Phases, p *threescale.Product, authorization st
 
 func TestAnswers(t *testing.T) {
 	b := newBench(t)
-	ph, p := b.compile(service, "", `{"auth_type":"client_id+client_secret","client_id":"app","client_secret":"sec:ret","introspection_url":"URL/introspection"}`)
+	ph, p := b.compile(service, "", `{"auth_type":"client_id+client_secret","client_id":"app","client_secret":"sec:ret","introspection_url":"{server}/introspection"}`)
 	for _, tc := range []struct {
 		says string
 		ok   bool
@@ -196,7 +196,7 @@ func (b *bench) assertion(alg string, verify func(text, signature []byte) bool) 
 
 func TestAssertions(t *testing.T) {
 	b := newBench(t)
-	const common = `"client_id":"app","introspection_url":"URL","client_jwt_assertion_audience":"https://sso.test","client_jwt_assertion_expires_in":90`
+	const common = `"client_id":"app","introspection_url":"{server}","client_jwt_assertion_audience":"https://sso.test","client_jwt_assertion_expires_in":90`
 	ph, p := b.compile(service, "", `{"auth_type":"client_secret_jwt","client_secret":"appsec",`+common+`}`)
 	if !b.passes(ph, p, "Bearer token") {
 		t.Error("refused")
@@ -246,7 +246,7 @@ func TestAssertions(t *testing.T) {
 
 func TestCache(t *testing.T) {
 	b := newBench(t)
-	const config = `{"client_id":"a","client_secret":"b","introspection_url":"URL"%s}`
+	const config = `{"client_id":"a","client_secret":"b","introspection_url":"{server}"%s}`
 	ask := func(ph plugin.Phases, p *threescale.Product, token string, passes bool, asked int64) {
 		t.Helper()
 		before := b.asked.Load()
