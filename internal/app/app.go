@@ -73,6 +73,8 @@ type Gateway struct {
 	ready    atomic.Bool
 	stopping atomic.Bool
 
+	profiling sync.Mutex // what a profile turns on is the process's
+
 	sockets     *listen.Sockets
 	room        *listen.Room
 	engine      *engine.Engine

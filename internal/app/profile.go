@@ -58,28 +58,32 @@ func (g *Gateway) measureCalls(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), length)
 	defer cancel()
-	if only == nil {
-		watch, err := e.Watch(false)
-		if err != nil {
-			refuseExplain(w, http.StatusConflict, err)
-			return
-		}
-		defer watch.Stop()
-		before := mallocs()
-		<-ctx.Done()
-		writeJSON(w, http.StatusOK, counted{watch.Calls(), mallocs() - before})
-		return
-	}
 	before := mallocs()
-	calls, err := e.WatchOne(ctx, only)
+	calls, err := watchCalls(ctx, e, only)
 	switch {
 	case errors.Is(err, engine.ErrWatched):
 		refuseExplain(w, http.StatusConflict, err)
+	case errors.Is(context.Cause(r.Context()), errStopping):
+		refuseExplain(w, http.StatusServiceUnavailable, errStopping)
 	case err != nil:
 		refuseExplain(w, http.StatusNotFound, errors.New("no such request came"))
 	default:
 		writeJSON(w, http.StatusOK, counted{calls, mallocs() - before})
 	}
+}
+
+// watchCalls counts all requests until ctx ends, or the one that only is for.
+func watchCalls(ctx context.Context, e *engine.Engine, only func(*plugin.Ctx) bool) (*engine.Calls, error) {
+	if only != nil {
+		return e.WatchOne(ctx, only)
+	}
+	watch, err := e.Watch(false)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Stop()
+	<-ctx.Done()
+	return watch.Calls(), nil
 }
 
 // counted are the counts, and the objects that the whole process has allocated in
@@ -147,6 +151,11 @@ func (g *Gateway) captureProfile(w http.ResponseWriter, r *http.Request) {
 		refuseExplain(w, http.StatusServiceUnavailable, err)
 		return
 	}
+	if !g.profiling.TryLock() {
+		refuseExplain(w, http.StatusConflict, engine.ErrWatched)
+		return
+	}
+	defer g.profiling.Unlock()
 	watch, err := e.Watch(true)
 	if err != nil {
 		refuseExplain(w, http.StatusConflict, err)
@@ -155,8 +164,12 @@ func (g *Gateway) captureProfile(w http.ResponseWriter, r *http.Request) {
 	defer watch.Stop()
 	c := profile.Capture{Type: kind, Version: g.Version, Cores: runtime.GOMAXPROCS(0)}
 	c.Profile, err = take(func() { c.Windows = observe(r.Context(), watch, length) })
-	if err != nil {
+	switch {
+	case err != nil:
 		refuseExplain(w, http.StatusConflict, err)
+		return
+	case errors.Is(context.Cause(r.Context()), errStopping):
+		refuseExplain(w, http.StatusServiceUnavailable, errStopping)
 		return
 	}
 	c.Calls = callsOf(watch.Calls())

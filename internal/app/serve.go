@@ -160,8 +160,23 @@ func (g *Gateway) openControl(ctx context.Context) error {
 	if isLoopback(a.Control.String()) {
 		api = control.Local("Control API", api)
 	}
-	g.control, err = g.serve(ctx, "control", a.Control.String(), api, nil)
+	during, end := context.WithCancelCause(context.Background())
+	g.control, err = g.serve(ctx, "control", a.Control.String(), within(during, api), nil)
+	g.onStop(func(context.Context) error { // who measures for minutes does not hold up the stop
+		end(errStopping)
+		return nil
+	})
 	return err
+}
+
+// within has the contexts of h's requests end with ctx at the latest, for its cause.
+func within(ctx context.Context, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		both, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		h.ServeHTTP(w, r.WithContext(both))
+	})
 }
 
 // isLoopback says whether only this machine reaches an address.
