@@ -142,7 +142,8 @@ func (d *Diagnosis) counted() {
 // Pair ends the diagnosis with the result of a paired run of the suspect.
 func (d *Diagnosis) Pair(command, result string) {
 	d.Measured = append(d.Measured, "A paired run of "+d.Suspect+" against its absence: see the last step.")
-	d.add("What does a paired run say?", "Measured on this machine, without the gateway's own traffic: "+command, strings.Split(strings.TrimSpace(result), "\n"))
+	d.add("What does a paired run say?", "Measured on this machine, without the gateway's own traffic.",
+		append([]string{command}, strings.Split(strings.TrimSpace(result), "\n")...))
 }
 
 // Unpaired ends the diagnosis without one, and says how and why.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/pprof/profile"
 )
@@ -195,6 +196,59 @@ func TestDiagnosis(t *testing.T) {
 	idle.Unpaired("", "nothing")
 	if len(idle.Steps) != 5 || idle.Suspect != "" || !strings.HasPrefix(idle.Steps[0].Verdict, "Not") {
 		t.Errorf("idle: %+v", idle)
+	}
+}
+
+// TestHostileNames: ids from a store may be any text. They stay on their line, within
+// what is literal, in every form of a report.
+func TestHostileNames(t *testing.T) {
+	const evil = "\x1b[2J</script></pre><script>alert(1)</script>\"'`\r\n```\n# not a title\n\u202e\u2028x"
+	a, err := Read(made(t, []any{evil, 10, handle, rewrite, counting}), "cpu", names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Capture{Version: evil, Cores: 1, Windows: []Window{window(100, 0, 950*time.Millisecond, 100*time.Millisecond)}, Calls: Calls{
+		Requests: 100, Functions: []Function{{"access", "limit-count", "routes/" + evil, 150}},
+	}}
+	for _, paired := range []bool{false, true} {
+		d := Diagnose("Weir "+evil, time.Unix(0, 0).UTC(), c, a)
+		command := "weir bench ab --conf '{\"body\":\"<script>alert(1)</script>\"}'"
+		if d.Unpaired(command, "Not run."); paired {
+			d.Steps = d.Steps[:len(d.Steps)-1]
+			d.Pair(command, "one\n```\n"+evil+"\n")
+		}
+		var md, page, table, flame bytes.Buffer
+		if err := errors.Join(d.WriteMarkdown(&md), d.WriteHTML(&page), a.WriteTable(&table, c), a.WriteHTML(&flame, evil)); err != nil {
+			t.Fatal(err)
+		}
+		fence := "" // of what is literal
+		for line := range strings.SplitSeq(md.String(), "\n") {
+			ticks := len(line) - len(strings.TrimLeft(line, "`"))
+			switch {
+			case fence == "" && ticks >= 3:
+				fence = line[:ticks]
+			case fence != "" && ticks >= len(fence) && ticks == len(line):
+				fence = ""
+			case fence == "" && (strings.Contains(line, "<script") || strings.HasPrefix(line, "# not a title")):
+				t.Errorf("outside of what is literal: %q", line)
+			}
+		}
+		if fence != "" {
+			t.Error("what is literal does not end")
+		}
+		for what, text := range map[string]string{"Markdown": md.String(), "table": table.String()} {
+			for _, r := range text {
+				if r != '\n' && (unicode.IsControl(r) || strings.ContainsRune("\u202e\u2028", r)) {
+					t.Errorf("%s: %U is in it", what, r)
+					break
+				}
+			}
+		}
+		for what, text := range map[string]string{"page": page.String(), "flame graph": flame.String()} {
+			if strings.Contains(text, "<script>alert") || strings.Contains(text, "</pre><") {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
 	}
 }
 

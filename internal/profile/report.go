@@ -8,16 +8,47 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 )
+
+// plain is text on one line: names come from a store and may be anything, also what a
+// terminal obeys or what turns the direction of the text.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// prose is plain text that is no HTML within Markdown.
+func prose(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;").Replace(plain(text))
+}
+
+// literal is a block of lines that Markdown shows as they are.
+func literal(lines []string) string {
+	var b strings.Builder
+	fence := "```"
+	for _, line := range lines {
+		line = plain(line)
+		for strings.Contains(line, fence) {
+			fence += "`"
+		}
+		b.WriteString(line + "\n")
+	}
+	return fence + "\n" + b.String() + fence + "\n"
+}
 
 // WriteMarkdown writes the diagnosis as Markdown.
 func (d *Diagnosis) WriteMarkdown(to io.Writer) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Diagnosis of %s\n\n%s, over %s\n", d.Gateway, d.At.Format(time.DateTime), d.Length.Round(time.Second))
+	fmt.Fprintf(&b, "# Diagnosis of %s\n\n%s, over %s\n", prose(d.Gateway), d.At.Format(time.DateTime), d.Length.Round(time.Second))
 	for i, s := range d.Steps {
-		fmt.Fprintf(&b, "\n## %d. %s\n\n%s\n\n", i+1, s.Title, s.Verdict)
+		fmt.Fprintf(&b, "\n## %d. %s\n\n%s\n\n", i+1, s.Title, prose(s.Verdict))
 		if len(s.Evidence) > 0 {
-			fmt.Fprintf(&b, "```\n%s\n```\n", strings.Join(s.Evidence, "\n"))
+			b.WriteString(literal(s.Evidence))
 		}
 	}
 	for _, part := range []struct {
@@ -26,7 +57,7 @@ func (d *Diagnosis) WriteMarkdown(to io.Writer) error {
 	}{{"Ruled out", d.RuledOut}, {"Measured", d.Measured}} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
 		for _, line := range part.lines {
-			fmt.Fprintf(&b, "* %s\n", line)
+			fmt.Fprintf(&b, "* %s\n", prose(line))
 		}
 		if len(part.lines) == 0 {
 			b.WriteString("Nothing.\n")
@@ -46,7 +77,7 @@ func (d *Diagnosis) WriteHTML(to io.Writer) error {
 		return err
 	}
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"next": func(i int) int { return i + 1 }, "lines": func(l []string) string { return strings.Join(l, "\n") },
+		"next": func(i int) int { return i + 1 }, "plain": plain,
 	}).Parse(reportPage)
 	if err != nil {
 		return err

@@ -57,10 +57,10 @@ func (a *Analysis) plugins(w io.Writer, c *Capture) {
 		for _, ph := range p.Phases {
 			phases += fmt.Sprintf(" %s %.1f%%", ph.Name, a.Percent(ph.Total))
 		}
-		fmt.Fprintf(w, "%.1f%%\t%.1f%%\t%.2f\t  %s:%s\n", a.Percent(p.Total), a.Percent(p.Self), c.Calls.PerRequest(p.Name), p.Name, phases)
+		fmt.Fprintf(w, "%.1f%%\t%.1f%%\t%.2f\t  %s:%s\n", a.Percent(p.Total), a.Percent(p.Self), c.Calls.PerRequest(p.Name), plain(p.Name), phases)
 	}
 	for _, name := range idle {
-		fmt.Fprintf(w, "0.0%%\t0.0%%\t%.2f\t  %s\n", c.Calls.PerRequest(name), name)
+		fmt.Fprintf(w, "0.0%%\t0.0%%\t%.2f\t  %s\n", c.Calls.PerRequest(name), plain(name))
 	}
 	fmt.Fprintln(w)
 }
@@ -89,7 +89,7 @@ func (a *Analysis) list(w io.Writer, title string, list []Share) {
 			fmt.Fprintf(w, "\t\t\t  and %d more\n", len(list)-shown)
 			break
 		}
-		fmt.Fprintf(w, "%.1f%%\t%.1f%%\t\t  %s\n", a.Percent(s.Total), a.Percent(s.Self), s.Name)
+		fmt.Fprintf(w, "%.1f%%\t%.1f%%\t\t  %s\n", a.Percent(s.Total), a.Percent(s.Self), plain(s.Name))
 	}
 	fmt.Fprintln(w)
 }
