@@ -188,7 +188,7 @@ func (r *diagnosing) object(ctx context.Context, path string) ([]byte, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, errors.New(res.Status)
 	}
-	body, err := io.ReadAll(res.Body)
+	body, err := controlBody(res)
 	if err == nil && !json.Valid(body) {
 		err = errors.New("no JSON")
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -141,12 +142,12 @@ func (r *explaining) ask(ctx context.Context, c *config.Config, q app.Question, 
 		return unreachableControl(root, err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	body, err := controlBody(res)
 	if err != nil {
 		return err
 	}
 	if res.StatusCode != http.StatusOK {
-		err := fmt.Errorf("%s/v1/explain: status %d: %s", root, res.StatusCode, strings.TrimSpace(string(body)))
+		err := fmt.Errorf("%s/v1/explain: status %d: %s", root, res.StatusCode, refusal(body))
 		if res.StatusCode == http.StatusBadRequest {
 			return usageError{err}
 		}
@@ -165,6 +166,29 @@ func controlRoot(given string, c *config.Config) (string, error) {
 		return "", errors.New("the configuration turns the Control API off (apisix.enable_control); another one is given with --control URL")
 	}
 	return "http://" + reachable(c.APISIX.Control), nil
+}
+
+// maxControl is more than any answer of the Control API has.
+const maxControl = 64 << 20
+
+func controlBody(res *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxControl+1))
+	if err == nil && len(body) > maxControl {
+		err = fmt.Errorf("%s sends more than %d MiB; is that the Control API of Weir?", res.Request.URL.Host, maxControl>>20)
+	}
+	return body, err
+}
+
+// refusal is the beginning of what a server says, without what a terminal obeys.
+func refusal(body []byte) string {
+	const most = 1000
+	text := strings.TrimSpace(string(body[:min(len(body), most)]))
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 func unreachableControl(root string, err error) error {

@@ -232,13 +232,13 @@ func (r *getting) status(ctx context.Context, w io.Writer) error {
 		return unreachableControl(root, err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	body, err := controlBody(res)
 	if err != nil {
 		return err
 	}
 	v, err := document.Parse(body)
 	if err != nil || res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s/v1/revision: status %d: %.200s; is that the Control API of Weir?", root, res.StatusCode, body)
+		return fmt.Errorf("%s/v1/revision: status %d: %s; is that the Control API of Weir?", root, res.StatusCode, refusal(body))
 	}
 	if r.output != "" && r.output != "table" {
 		return r.print(w, v)

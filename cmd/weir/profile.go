@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,12 +154,12 @@ func (r *profiling) capture(ctx context.Context, note io.Writer) (*profile.Captu
 		return nil, unreachableControl(root, err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	body, err := controlBody(res)
 	if err != nil {
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK {
-		err := fmt.Errorf("%s/v1/profile: status %d: %s", root, res.StatusCode, strings.TrimSpace(string(body)))
+		err := fmt.Errorf("%s/v1/profile: status %d: %s", root, res.StatusCode, refusal(body))
 		if res.StatusCode == http.StatusBadRequest {
 			return nil, usageError{err}
 		}

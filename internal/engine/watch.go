@@ -24,6 +24,8 @@ type Watch struct {
 	plans  sync.Map // watched: the plan in its watched form
 	routes sync.Map // id: context with the label
 	steps  sync.Map // stepKey: *atomic.Int64
+	kept   struct{ plans, steps atomic.Int64 }
+
 	one    chan struct{}
 	picked atomic.Pointer[exchange] // of a watch of one request
 	over   atomic.Bool              // that request is
@@ -34,6 +36,14 @@ type Watch struct {
 }
 
 type stepKey struct{ phase, plugin, owner string }
+
+// There may be a million consumers with plans of their own. What is beyond these
+// bounds is counted as that of others, and its watched form is made for each request.
+const (
+	watchedPlans = 4096
+	watchedSteps = 4096
+	others       = "(others)"
+)
 
 // watched is a plan whose calls each stand for so many.
 type watched struct {
@@ -186,12 +196,33 @@ func (w *Watch) wrap(p *plan.Plan, weight int64) *plan.Plan {
 	if known, ok := w.plans.Load(key); ok {
 		return known.(*plan.Plan)
 	}
-	made, _ := w.plans.LoadOrStore(key, p.Watched(func(phase string, s *plan.Step) func() {
-		n, _ := w.steps.LoadOrStore(stepKey{phase, s.Plugin, s.Owner}, new(atomic.Int64))
-		count := n.(*atomic.Int64)
+	made := p.Watched(func(phase string, s *plan.Step) func() {
+		count := w.counter(stepKey{phase, s.Plugin, s.Owner})
 		return func() { count.Add(weight) }
-	}))
-	return made.(*plan.Plan)
+	})
+	if w.kept.plans.Load() >= watchedPlans {
+		return made
+	}
+	first, known := w.plans.LoadOrStore(key, made)
+	if !known {
+		w.kept.plans.Add(1)
+	}
+	return first.(*plan.Plan)
+}
+
+func (w *Watch) counter(key stepKey) *atomic.Int64 {
+	if n, ok := w.steps.Load(key); ok {
+		return n.(*atomic.Int64)
+	}
+	if key.owner != others && w.kept.steps.Load() >= watchedSteps {
+		key.owner = others
+		return w.counter(key)
+	}
+	n, known := w.steps.LoadOrStore(key, new(atomic.Int64))
+	if !known && key.owner != others {
+		w.kept.steps.Add(1)
+	}
+	return n.(*atomic.Int64)
 }
 
 func (w *Watch) labels(route string) context.Context {

@@ -121,6 +121,47 @@ func TestGlance(t *testing.T) {
 	}
 }
 
+// TestWatchIsBounded: of many routes and consumers the counts are exact in sum, and
+// what is kept for them is bounded.
+func TestWatchIsBounded(t *testing.T) {
+	up := fixed(t, smallAnswer)
+	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
+	const routes = watchedSteps + 500
+	var objects []string
+	for i := range routes {
+		objects = append(objects, fmt.Sprint("routes/r", i),
+			fmt.Sprintf(`{"uri":"/%d","plugins":{"p1":{"phases":65}},"upstream":{"nodes":{%q:1}}}`, i, up.addr))
+	}
+	g.put(objects...)
+	w, err := g.Watch(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := g.dial()
+	for i := range routes {
+		c.send("GET /%d HTTP/1.1\r\nHost: h\r\n\r\n", i)
+		c.answer("GET")
+	}
+	await(t, "the last log phase", func() bool { return w.Calls().Requests == routes })
+	w.Stop()
+	sum := map[string]int64{}
+	calls := w.Calls()
+	for _, s := range calls.Steps {
+		sum[s.Phase] += s.Count
+	}
+	if len(sum) != 2 || sum["rewrite"] != routes || sum["log"] != routes {
+		t.Errorf("%v, want %d of each", sum, routes)
+	}
+	if n := len(calls.Steps); n > watchedSteps+2 || calls.Steps[0].From != others {
+		t.Errorf("%d functions, first %+v", n, calls.Steps[0])
+	}
+	plans := 0
+	w.plans.Range(func(any, any) bool { plans++; return true })
+	if plans > watchedPlans {
+		t.Errorf("%d plans are kept", plans)
+	}
+}
+
 func TestWatchOne(t *testing.T) {
 	up := fixed(t, smallAnswer)
 	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
