@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -236,19 +237,25 @@ func (m *managed) close() {
 	}
 }
 
-// freePorts finds n loopback ports that nothing listens on.
+// freePorts are ports that nobody uses. They are below those that the system gives to
+// whoever asks for any, or one could be taken before the process that it is for starts.
 func freePorts(n int) ([]int, error) {
-	all := make([]int, n)
-	for i := range all {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	var all []int
+	for tries := 0; len(all) < n; tries++ {
+		port := firstPort + rand.IntN(anyPort-firstPort)
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			defer ln.Close()
+			all = append(all, port)
+		} else if tries > 10*n {
 			return nil, err
 		}
-		defer ln.Close()
-		all[i] = ln.Addr().(*net.TCPAddr).Port
 	}
 	return all, nil
 }
+
+// Ports that freePorts chooses from: anyPort is the first that Linux gives out.
+const firstPort, anyPort = 10000, 32768
 
 func tcpDialer(addr string) dialer {
 	return func(ctx context.Context) (net.Conn, error) {
