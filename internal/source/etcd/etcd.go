@@ -206,6 +206,9 @@ func (s *Store) drop(client *clientv3.Client) {
 	}
 }
 
+// clientConfig pings a connection that calls wait on. etcd ends one that is pinged
+// more often than every 5 s or while no call waits ("too_many_pings"), as none does on
+// those to the members that are not watched, and gRPC then pings less and less often.
 func (s *Store) clientConfig() clientv3.Config {
 	const keepalive, most = 10 * time.Second, 64 << 20
 	dial := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 32 * time.Second}
@@ -224,7 +227,6 @@ func (s *Store) clientConfig() clientv3.Config {
 		DialTimeout:           s.cfg.DialTimeout,
 		DialKeepAliveTime:     keepalive,
 		DialKeepAliveTimeout:  keepalive / 2,
-		PermitWithoutStream:   true,
 		MaxCallSendMsgSize:    most,
 		MaxUnaryRetries:       5,
 		BackoffWaitBetween:    40 * time.Millisecond,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdserver "go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
 	"weir/internal/model"
@@ -369,4 +370,16 @@ func BenchmarkAck(b *testing.B) {
 		after += time.Since(answered)
 	}
 	b.ReportMetric(float64(after.Nanoseconds())/float64(b.N), "ns-after-answer/op")
+}
+
+// What etcd permits by default; it ends a connection with more.
+func TestPingsArePermitted(t *testing.T) {
+	store := open(t, "http://127.0.0.1:1", Config{})
+	cfg := store.clientConfig()
+	if least := etcdserver.DefaultGRPCKeepAliveMinTime; cfg.DialKeepAliveTime < least {
+		t.Errorf("pings every %v, etcd permits one in %v", cfg.DialKeepAliveTime, least)
+	}
+	if cfg.PermitWithoutStream {
+		t.Error("pings while no call waits, which etcd does not permit")
+	}
 }
