@@ -129,6 +129,18 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
+// Clients that ask for nothing, however many, do not keep one that does waiting for
+// longer than it waits.
+func TestMakeRoomForMany(t *testing.T) {
+	g := start(t, func(c *Config) { c.MaxConnections = 10 })
+	for range 90 {
+		g.dialFrom(t, "127.0.0.1")
+	}
+	if !answered(g.dialFrom(t, "127.0.0.1")) {
+		t.Error("not served before its patience has ended")
+	}
+}
+
 // What a connection may be ended for, and what keeps it.
 func TestTire(t *testing.T) {
 	c := &conn{}

@@ -3,15 +3,19 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"weir/internal/monotonic"
 )
 
 // sweep sets the clock, and looks once a second at connections whose upstream
 // makes them wait: a client that has left ends the request, so that nothing is
 // computed for nobody. This replaces a watching goroutine or read per request. Of
 // other protocols than HTTP/1.1, which sets deadlines, it ends what takes too long.
+// Who waits for room has a client that waits, so that is looked for at every tick.
 func (e *Engine) sweep() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
+	var ended evictions
 	for last := time.Now(); ; {
 		select {
 		case <-e.stop:
@@ -20,30 +24,43 @@ func (e *Engine) sweep() {
 			e.clock.set(now)
 			if now.Sub(last) >= time.Second {
 				last = now
-				var others []*Connection
-				e.each(func(c member) {
-					switch c := c.(type) {
-					case *conn:
-						c.abortIfGone(now)
-					case *Connection:
-						others = append(others, c)
-					}
-				})
-				for _, c := range others {
-					c.sweep(now)
-				}
-				if e.door.crowded() {
-					e.makeRoom()
-				}
+				e.endOverdue(now)
+			}
+			if e.door.crowded() {
+				e.makeRoom(&ended)
 			}
 		}
 	}
 }
 
+// endOverdue ends requests whose client has left, and what takes other protocols too
+// long.
+func (e *Engine) endOverdue(now time.Time) {
+	var others []*Connection
+	e.each(func(c member) {
+		switch c := c.(type) {
+		case *conn:
+			c.abortIfGone(now)
+		case *Connection:
+			others = append(others, c)
+		}
+	})
+	for _, c := range others {
+		c.sweep(now)
+	}
+}
+
+// evictions counts the connections that were ended to make room.
+type evictions struct {
+	n    int // since they were told
+	told monotonic.Seldom
+}
+
 // makeRoom ends connections that have been without a request since the last call,
 // first those that have never had one, at most a quarter of all at a time. They are
-// what a client can miss: it has to expect that they end at any time.
-func (e *Engine) makeRoom() {
+// what a client can miss: it has to expect that they end at any time. (nginx ends its
+// idle ones as soon as it has room for no more.)
+func (e *Engine) makeRoom(v *evictions) {
 	var silent, used []*conn
 	all := 0
 	e.each(func(m member) {
@@ -62,7 +79,8 @@ func (e *Engine) makeRoom() {
 	for _, c := range ended {
 		c.endWaiting()
 	}
-	if len(ended) > 0 {
-		e.Log.Warn("no room for more connections: idle ones are ended", "open", all, "ended", len(ended))
+	if v.n += len(ended); v.n > 0 && v.told.Ready(time.Now()) {
+		e.Log.Warn("no room for more connections: idle ones are ended", "open", all, "ended", v.n)
+		v.n = 0
 	}
 }
