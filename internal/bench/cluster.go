@@ -16,58 +16,74 @@ import (
 
 // A cluster is an etcd of several members on loopback, each behind a relay.
 type cluster struct {
-	etcd    string // path of the binary
-	dir     string
+	etcd    string        // path of the binary
+	dir     string        // for logs
+	disk    string        // for data
+	net     *namespace    // where it runs, without relays; nil: on loopback
+	certs   *certificates // between it and gateways; nil: no TLS
 	members []*member
-	client  *clientv3.Client // past the relays
+	client  *clientv3.Client // past the relays, without TLS
 }
 
 // A member is one etcd of a cluster.
 type member struct {
-	name         string
-	client, peer int    // ports
-	data         string // directory
-	proc         *process
-	relay        *relay
+	name                 string
+	host                 string
+	client, secure, peer int    // ports
+	data                 string // directory
+	proc                 *process
+	relay                *relay
 }
 
-func (m *member) url() string     { return fmt.Sprintf("http://127.0.0.1:%d", m.client) }
-func (m *member) peerURL() string { return fmt.Sprintf("http://127.0.0.1:%d", m.peer) }
+func (m *member) url() string       { return fmt.Sprintf("http://%s:%d", m.host, m.client) }
+func (m *member) secureURL() string { return fmt.Sprintf("https://%s:%d", m.host, m.secure) }
+func (m *member) peerURL() string   { return fmt.Sprintf("http://%s:%d", m.host, m.peer) }
 
-// startCluster runs n members with their data below dir.
-func startCluster(ctx context.Context, dir, etcd string, n int) (c *cluster, err error) {
-	free, err := freePorts(2 * n)
+// begin runs n members; close has to be called also if it fails.
+func (c *cluster) begin(ctx context.Context, n int) (err error) {
+	free, err := freePorts(3 * n)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c = &cluster{etcd: etcd, dir: dir}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
-	for i := range n {
-		m := &member{
-			name: fmt.Sprintf("m%d", i), client: free[2*i], peer: free[2*i+1],
-			data: filepath.Join(dir, fmt.Sprintf("etcd-%d", i)),
-		}
-		if m.relay, err = newRelay(fmt.Sprintf("127.0.0.1:%d", m.client)); err != nil {
-			return nil, err
-		}
-		c.members = append(c.members, m)
+	host := "127.0.0.1"
+	if c.net != nil {
+		host = c.net.address
 	}
 	var urls []string
-	for _, m := range c.members {
+	for i := range n {
+		m := &member{
+			name: fmt.Sprintf("m%d", i), host: host, client: free[3*i], secure: free[3*i+1], peer: free[3*i+2],
+			data: filepath.Join(c.disk, fmt.Sprintf("etcd-%d", i)),
+		}
+		if err := c.relay(m); err != nil {
+			return err
+		}
+		c.members = append(c.members, m)
 		urls = append(urls, m.url())
+	}
+	for _, m := range c.members {
 		if err := c.start(m); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	c.client, err = clientv3.New(clientv3.Config{Endpoints: urls, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.ready(ctx)
+	return c.ready(ctx)
+}
+
+// relay puts a relay before a member, unless the network between is a real one.
+func (c *cluster) relay(m *member) (err error) {
+	if c.net != nil {
+		return nil
+	}
+	port := m.client
+	if c.certs != nil {
+		port = m.secure
+	}
+	m.relay, err = newRelay(fmt.Sprintf("%s:%d", m.host, port))
+	return err
 }
 
 // initial is the value of --initial-cluster.
@@ -81,10 +97,20 @@ func (c *cluster) initial() string {
 
 // start runs a member, anew or again.
 func (c *cluster) start(m *member) (err error) {
-	m.proc, err = start(filepath.Join(c.dir, m.name+".log"), c.etcd, "--name", m.name, "--data-dir", m.data,
-		"--listen-client-urls", m.url(), "--advertise-client-urls", m.url(),
+	args := []string{c.etcd, "--name", m.name, "--data-dir", m.data, "--advertise-client-urls", m.url(),
 		"--listen-peer-urls", m.peerURL(), "--initial-advertise-peer-urls", m.peerURL(),
-		"--initial-cluster", c.initial(), "--logger", "zap", "--log-level", "error")
+		"--initial-cluster", c.initial(), "--logger", "zap", "--log-level", "error"}
+	if c.certs != nil {
+		pair := c.certs.file(ofServer)
+		args = append(args, "--listen-client-urls", m.url()+","+m.secureURL(),
+			"--cert-file", pair, "--key-file", pair, "--client-cert-auth", "--trusted-ca-file", c.certs.roots())
+	} else {
+		args = append(args, "--listen-client-urls", m.url())
+	}
+	if c.net != nil {
+		args = c.net.command(args)
+	}
+	m.proc, err = start(filepath.Join(c.dir, m.name+".log"), args[0], args[1:]...)
 	return err
 }
 
@@ -103,11 +129,18 @@ func (c *cluster) ready(ctx context.Context) error {
 	}
 }
 
-// endpoints are the URLs of the relays.
+// endpoints are the URLs for gateways.
 func (c *cluster) endpoints() []string {
 	var all []string
 	for _, m := range c.members {
-		all = append(all, m.relay.url())
+		switch {
+		case c.net != nil:
+			all = append(all, m.url())
+		case c.certs != nil:
+			all = append(all, "https://"+m.relay.server.addr())
+		default:
+			all = append(all, "http://"+m.relay.server.addr())
+		}
 	}
 	return all
 }
@@ -184,9 +217,14 @@ func (c *cluster) close() {
 		_ = c.client.Close()
 	}
 	for _, m := range c.members {
-		m.relay.close()
+		if m.relay != nil {
+			m.relay.close()
+		}
 		if m.proc != nil {
 			m.proc.kill()
 		}
+	}
+	if c.net != nil {
+		c.net.close()
 	}
 }

@@ -65,10 +65,12 @@ func faultsCommand() *cobra.Command {
 // A scenario is one fault.
 type scenario struct {
 	name     string
-	external bool // the store is a cluster of three; else the embedded one
-	dies     bool // the gateway itself does
-	guarded  bool // the cluster asks for users
-	small    bool // the gateway's data is on a file system that is easily filled
+	external bool               // the store is a cluster of three; else the embedded one
+	dies     bool               // the gateway itself does
+	guarded  bool               // the cluster asks for users
+	secure   bool               // gateway and cluster speak TLS and both show a certificate
+	apart    bool               // the cluster runs in a network namespace of its own
+	disk     func(*trial) error // mounts a file system for the data of gateway and store
 	needs    func(*faultOptions) error
 	run      func(context.Context, *trial) error
 }
@@ -80,13 +82,18 @@ func scenarios() []scenario {
 		{name: "majority-lost", external: true, run: loseMajority},
 		{name: "network-cut", external: true, run: cutNetwork},
 		{name: "network-silent", external: true, run: silenceNetwork},
+		{name: "packets-lost", external: true, apart: true, needs: needNamespace, run: losePackets},
+		{name: "link-down", external: true, apart: true, needs: needNamespace, run: unplugLink},
 		{name: "slow-store", external: true, run: slowStore},
 		{name: "compacted", external: true, run: compactMeanwhile},
 		{name: "restored", external: true, needs: needEtcdctl, run: restoreStore},
 		{name: "password", external: true, guarded: true, run: changePassword},
+		{name: "certificates", external: true, secure: true, run: rotateCertificates},
 		{name: "kill", dies: true, run: killGateway},
 		{name: "kill-external", external: true, dies: true, run: killGateway},
-		{name: "disk-full", small: true, needs: needMount, run: fillDisk},
+		{name: "disk-full", disk: (*trial).mount, needs: needMount, run: fillDisk},
+		{name: "disk-slow", disk: (*trial).mountLoop, needs: needLoop, run: slowDisk},
+		{name: "disk-slow-external", external: true, disk: (*trial).mountLoop, needs: needLoop, run: slowDisk},
 		{name: "clock", needs: needClock, run: stepClock},
 		{name: "clock-external", external: true, needs: needClock, run: stepClock},
 		{name: "descriptors", run: exhaustDescriptors},

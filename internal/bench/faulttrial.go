@@ -122,8 +122,8 @@ func (t *trial) open(ctx context.Context, s scenario, weir string, ready time.Du
 // openStore starts the cluster, if it is to be one, and configures the gateway for
 // its store.
 func (t *trial) openStore(ctx context.Context, s scenario) (err error) {
-	if s.small {
-		if err := t.mount(); err != nil {
+	if s.disk != nil {
+		if err := s.disk(t); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (t *trial) openStore(ctx context.Context, s scenario) (err error) {
 		}
 		return t.configure("", "")
 	}
-	if t.cluster, err = startCluster(ctx, t.dir, t.opts.etcdPath, 3); err != nil {
+	if err := t.openCluster(ctx, s); err != nil {
 		return err
 	}
 	user, password := "", ""
@@ -147,13 +147,36 @@ func (t *trial) openStore(ctx context.Context, s scenario) (err error) {
 	return t.configure(user, password)
 }
 
+func (t *trial) openCluster(ctx context.Context, s scenario) (err error) {
+	c := &cluster{etcd: t.opts.etcdPath, dir: t.dir, disk: t.dir}
+	t.cluster = c
+	if s.disk != nil {
+		c.disk = t.dataDir()
+	}
+	if s.apart {
+		if c.net, err = newNamespace(); err != nil {
+			return err
+		}
+	}
+	if s.secure {
+		if c.certs, err = newCertificates(t.dir); err != nil {
+			return err
+		}
+	}
+	return c.begin(ctx, 3)
+}
+
 // dataDir is where the gateway keeps its data.
 func (t *trial) dataDir() string { return filepath.Join(t.dir, "data") }
 
 // configure writes the gateway's configuration.
 func (t *trial) configure(user, password string) error {
-	g := t.gateway
-	text := fmt.Sprintf(configTemplate, g.ports.data, g.ports.control, noTLS, g.key, g.ports.admin)
+	g, members := t.gateway, noTLS
+	secure := t.cluster != nil && t.cluster.certs != nil
+	if secure {
+		members += "    ssl_trusted_certificate: " + t.cluster.certs.roots() + "\n"
+	}
+	text := fmt.Sprintf(configTemplate, g.ports.data, g.ports.control, members, g.key, g.ports.admin)
 	if user != "" { // another gateway will take over
 		text = strings.Replace(text, "apisix:\n", "apisix:\n  enable_reuseport: true\n", 1)
 	}
@@ -165,6 +188,10 @@ func (t *trial) configure(user, password string) error {
 		text += "    prefix: /apisix\n"
 		if user != "" {
 			text += fmt.Sprintf("    user: %s\n    password: %s\n", user, password)
+		}
+		if secure {
+			pair := t.cluster.certs.file(ofGateway)
+			text += fmt.Sprintf("    tls: {verify: true, cert: %s, key: %s}\n", pair, pair)
 		}
 	} else {
 		text += fmt.Sprintf(embeddedTemplate, t.dataDir(), g.ports.store)

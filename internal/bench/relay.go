@@ -39,8 +39,6 @@ func newRelay(target string) (*relay, error) {
 	return r, err
 }
 
-func (r *relay) url() string { return "http://" + r.server.addr() }
-
 func (r *relay) serve(client net.Conn) {
 	if r.refused.Load() {
 		return
