@@ -43,20 +43,42 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 }
 
 // Edit starts a change; m stays as it is.
-func (m *Map[V]) Edit() *Edit[V] { return &Edit[V]{m: *m, owner: &owner{hash}} }
+func (m *Map[V]) Edit() *Edit[V] { return &Edit[V]{m: *m} }
 
 // An Edit is a changed copy of a Map in the making; it shares with the Map all
-// that it has not touched. It belongs to one goroutine.
+// that it has not touched. It belongs to one goroutine. The zero Edit is of the
+// empty Map.
 type Edit[V any] struct {
+	_     noCopy
 	m     Map[V]
-	owner *owner
-	sets  int // since the last Map
+	owner *owner // nil: nothing is changed yet
+	sets  int    // since the last Map
+}
+
+// noCopy has vet tell of an Edit that is copied.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// Begin starts a change of m with the memory of e, whose own is over.
+func (e *Edit[V]) Begin(m Map[V]) { *e = Edit[V]{m: m} }
+
+// own marks what is made from now on.
+func (e *Edit[V]) own() *owner {
+	if e.owner == nil {
+		e.owner = &owner{hash}
+	}
+	return e.owner
 }
 
 // Get returns the value under key as changed so far.
 func (e *Edit[V]) Get(key string) (v V, ok bool) {
 	if e.m.root == nil {
 		return v, false
+	}
+	if e.owner == nil {
+		return e.m.root.get(hash(key), key)
 	}
 	return e.m.root.get(e.owner.hash(key), key)
 }
@@ -66,11 +88,12 @@ func (e *Edit[V]) Len() int { return e.m.size }
 
 // Set puts v under key and reports whether there was a value before.
 func (e *Edit[V]) Set(key string, v V) bool {
+	o := e.own()
 	if e.m.root == nil {
-		e.m.root = &node[V]{owner: e.owner}
+		e.m.root = &node[V]{owner: o}
 	}
 	e.sets++
-	root, found := e.m.root.set(e.owner, e.owner.hash(key), 0, item[V]{key, v})
+	root, found := e.m.root.set(o, o.hash(key), 0, item[V]{key, v})
 	e.m.root = root
 	if !found {
 		e.m.size++
@@ -83,7 +106,8 @@ func (e *Edit[V]) Del(key string) bool {
 	if _, found := e.Get(key); !found {
 		return false
 	}
-	e.m.root = e.m.root.del(e.owner, e.owner.hash(key), 0, key)
+	o := e.own()
+	e.m.root = e.m.root.del(o, o.hash(key), 0, key)
 	if e.m.size--; e.m.size == 0 {
 		e.m.root = nil
 	}
@@ -93,6 +117,9 @@ func (e *Edit[V]) Del(key string) bool {
 // Map ends the change and returns its result. A later change through e starts
 // from that result and leaves it alone.
 func (e *Edit[V]) Map() Map[V] {
+	if e.owner == nil {
+		return e.m
+	}
 	if e.sets >= many && e.m.root != nil {
 		e.m.root.fit(e.owner)
 	}

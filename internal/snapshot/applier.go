@@ -79,6 +79,7 @@ type Applier struct {
 	applying sync.Mutex
 	current  atomic.Pointer[Snapshot]
 	users    users
+	edits    edits // of the step that is applied
 
 	compiled [model.KindCount]atomic.Int64
 	modified [model.KindCount]atomic.Int64

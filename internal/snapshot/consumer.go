@@ -216,7 +216,7 @@ func (e recordEntry) object() model.Object {
 // putRecord takes a consumer or credential; said is what has been read of it, nil:
 // nothing yet.
 func (n *next) putRecord(o model.Object, said *reading) {
-	records := n.records[o.Kind]
+	records := &n.records[o.Kind]
 	old, had := records.Get(o.ID)
 	if had && old.created != o.Created {
 		n.remove(o.Key) // as in put
@@ -239,7 +239,7 @@ func (n *next) putRecord(o model.Object, said *reading) {
 // replaceRecord gives a record its new form, of which said has been read. If that
 // cannot be read and keep says so, the old one stays.
 func (n *next) replaceRecord(old recordEntry, o model.Object, said reading, keep bool) {
-	records, had := n.records[o.Kind], old.record != nil
+	records, had := &n.records[o.Kind], old.record != nil
 	n.clearFault(o.Key)
 	n.compiled[o.Kind].Add(1)
 	claims, err := said.claims, said.err

@@ -18,13 +18,7 @@ func BenchmarkConsumers(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		before := heap()
-		d := model.Delta{Revision: 1}
-		for i := range consumers {
-			d.Put = append(d.Put, model.Object{
-				Key: model.Key{Kind: model.KindConsumer, ID: fmt.Sprintf("consumer_%d", i)}, Created: 1, Modified: 1,
-				Raw: fmt.Appendf(nil, `{"username":"consumer_%d","plugins":{"key-auth":{"key":"key-%016x"}},"create_time":1700000000,"update_time":1700000000}`, i, i),
-			})
-		}
+		d := manyConsumers(consumers)
 		a := newBench(b)
 		b.StartTimer()
 		a.Apply(d)
@@ -38,6 +32,33 @@ func BenchmarkConsumers(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/consumers, "ns/consumer")
 	b.ReportMetric(bytes/float64(b.N), "B/consumer")
+}
+
+// BenchmarkConsumerAdded is a step with one more consumer beside 200,000.
+func BenchmarkConsumerAdded(b *testing.B) {
+	a := newBench(b)
+	a.Apply(manyConsumers(200_000))
+	b.ReportAllocs()
+	n := 200_000
+	for b.Loop() {
+		n++
+		a.Apply(model.Delta{Revision: int64(n), Put: []model.Object{numbered(n)}})
+	}
+}
+
+func manyConsumers(n int) model.Delta {
+	d := model.Delta{Revision: 1}
+	for i := range n {
+		d.Put = append(d.Put, numbered(i))
+	}
+	return d
+}
+
+func numbered(i int) model.Object {
+	return model.Object{
+		Key: model.Key{Kind: model.KindConsumer, ID: fmt.Sprintf("consumer_%d", i)}, Created: 1, Modified: 1,
+		Raw: fmt.Appendf(nil, `{"username":"consumer_%d","plugins":{"key-auth":{"key":"key-%016x"}},"create_time":1700000000,"update_time":1700000000}`, i, i),
+	}
 }
 
 // heap is what is in use.

@@ -16,60 +16,91 @@ import (
 // next is the state after a delta in the making.
 type next struct {
 	*Applier
+	*edits
 	compiler           // of this state: its plugins, its metadata
 	s        *Snapshot // becomes the next state; its maps are replaced at the end
 
 	router    *router.Edit[*Route]
-	routes    *cow.Edit[*routeEntry]
-	services  *cow.Edit[*serviceEntry]
-	upstreams *cow.Edit[*upstreamEntry]
-	sets      [model.KindCount]*cow.Edit[*setEntry]
-	documents [model.KindCount]*cow.Edit[*storedDocument]
-	records   [model.KindCount]*cow.Edit[recordEntry]
-	index     map[string]*cow.Edit[*record]
-	disputed  *cow.Edit[[]*record]
-	products  *cow.Edit[*productEntry]
-	hosts     *cow.Edit[host]
-	ssls      *cow.Edit[*sslEntry]
 	certs     *cert.Edit
-	faults    *cow.Edit[error]
+	documents [model.KindCount]*cow.Edit[*storedDocument]
+	index     map[string]*cow.Edit[*record]
 
-	streams        *cow.Edit[*streamEntry]
-	streamTable    streamTableEdit
+	touched        map[string]struct{} // routes to be compiled
 	touchedStreams map[string]struct{} // stream routes to be compiled
 
-	touched map[string]struct{} // routes to be compiled
-	rules   bool                // global rules have changed
-	chosen  bool                // other plugins are enabled than before
-	retired []func()            // what the previous state was the last to use
+	rules   bool     // global rules have changed
+	chosen  bool     // other plugins are enabled than before
+	retired []func() // what the previous state was the last to use
+}
+
+// edits are the changed maps of the step that is applied. Their memory serves every
+// step: most touch one or two. What a plugin may hold on to, documents, is not of them.
+type edits struct {
+	routes    cow.Edit[*routeEntry]
+	services  cow.Edit[*serviceEntry]
+	upstreams cow.Edit[*upstreamEntry]
+	sets      [model.KindCount]cow.Edit[*setEntry]
+	records   [model.KindCount]cow.Edit[recordEntry]
+	disputed  cow.Edit[[]*record]
+	products  cow.Edit[*productEntry]
+	hosts     cow.Edit[host]
+	ssls      cow.Edit[*sslEntry]
+	faults    cow.Edit[error]
+
+	streams     cow.Edit[*streamEntry]
+	streamTable streamTableEdit
+}
+
+func (e *edits) begin(prev *Snapshot) {
+	e.routes.Begin(prev.routes)
+	e.services.Begin(prev.services)
+	e.upstreams.Begin(prev.upstreams)
+	for k := range model.KindCount {
+		e.sets[k].Begin(prev.sets[k])
+		e.records[k].Begin(prev.records[k])
+	}
+	e.disputed.Begin(prev.disputed)
+	e.products.Begin(prev.products)
+	e.hosts.Begin(prev.hosts)
+	e.ssls.Begin(prev.ssls)
+	e.faults.Begin(prev.faults)
+	e.streams.Begin(prev.streams)
+	e.streamTable.Begin(prev.streamTable)
+}
+
+func (e *edits) end(s *Snapshot) {
+	s.routes = e.routes.Map()
+	s.services = e.services.Map()
+	s.upstreams = e.upstreams.Map()
+	for k := range model.KindCount {
+		s.sets[k] = e.sets[k].Map()
+		s.records[k] = e.records[k].Map()
+	}
+	s.disputed = e.disputed.Map()
+	s.products = e.products.Map()
+	s.hosts = e.hosts.Map()
+	s.ssls = e.ssls.Map()
+	s.faults = e.faults.Map()
+	s.streams = e.streams.Map()
+	s.streamTable = e.streamTable.Map()
 }
 
 func (a *Applier) begin(prev *Snapshot) *next {
 	n := &next{
-		Applier:   a,
-		compiler:  *prev.with,
-		s:         prev.at(prev.Revision),
-		router:    prev.router.Edit(),
-		routes:    prev.routes.Edit(),
-		services:  prev.services.Edit(),
-		upstreams: prev.upstreams.Edit(),
-		disputed:  prev.disputed.Edit(),
-		products:  prev.products.Edit(),
-		hosts:     prev.hosts.Edit(),
-		ssls:      prev.ssls.Edit(),
-		certs:     prev.certs.Edit(),
-		faults:    prev.faults.Edit(),
-		index:     map[string]*cow.Edit[*record]{},
-		touched:   map[string]struct{}{},
+		Applier:  a,
+		edits:    &a.edits,
+		compiler: *prev.with,
+		s:        prev.at(prev.Revision),
+		router:   prev.router.Edit(),
+		certs:    prev.certs.Edit(),
+		index:    map[string]*cow.Edit[*record]{},
+		touched:  map[string]struct{}{},
 
-		streams:        prev.streams.Edit(),
-		streamTable:    streamTableEdit{prev.streamTable.Edit()},
 		touchedStreams: map[string]struct{}{},
 	}
+	n.edits.begin(prev)
 	for k := range model.KindCount {
-		n.sets[k] = prev.sets[k].Edit()
 		n.documents[k] = prev.documents[k].Edit()
-		n.records[k] = prev.records[k].Edit()
 	}
 	n.compiler.env.Metadata, n.compiler.env.Proto = n.metadataOf(), n.protoOf()
 	return n
@@ -78,22 +109,11 @@ func (a *Applier) begin(prev *Snapshot) *next {
 func (n *next) end(revision int64) *Snapshot {
 	s := n.s
 	s.Revision = revision
+	n.edits.end(s)
 	s.router = n.router.Router()
-	s.routes = n.routes.Map()
-	s.services = n.services.Map()
-	s.upstreams = n.upstreams.Map()
-	s.disputed = n.disputed.Map()
-	s.products = n.products.Map()
-	s.hosts = n.hosts.Map()
-	s.ssls = n.ssls.Map()
 	s.certs = n.certs.Set()
-	s.streams = n.streams.Map()
-	s.streamTable = n.streamTable.Map()
-	s.faults = n.faults.Map()
 	for k := range model.KindCount {
-		s.sets[k] = n.sets[k].Map()
 		s.documents[k] = n.documents[k].Map()
-		s.records[k] = n.records[k].Map()
 	}
 	if len(n.index) > 0 {
 		s.index = maps.Clone(s.index)

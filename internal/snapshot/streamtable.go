@@ -34,7 +34,7 @@ func (r *StreamRoute) takes(client, server netip.Addr) bool {
 // A streamTable holds the routes by name and port, in order.
 type streamTable = cow.Map[[]*StreamRoute]
 
-type streamTableEdit struct{ *cow.Edit[[]*StreamRoute] }
+type streamTableEdit struct{ cow.Edit[[]*StreamRoute] }
 
 func (m *streamMatch) key() string { return streamKey(m.sni, m.port) }
 
@@ -44,7 +44,7 @@ func serverName(name string) string { return strings.TrimSuffix(strings.ToLower(
 func streamKey(sni string, port int) string { return sni + " " + strconv.Itoa(port) }
 
 // replace takes old out and puts new in; either may be nil.
-func (t streamTableEdit) replace(old, new *StreamRoute) {
+func (t *streamTableEdit) replace(old, new *StreamRoute) {
 	if old != nil {
 		key := old.match.key()
 		list, _ := t.Get(key)
