@@ -144,7 +144,7 @@ func (s *Snapshot) Owner(plugin, key string) (consumer, credential string, ok bo
 	if !ok {
 		return "", "", false
 	}
-	consumer, rest, _ := strings.Cut(r.id, "/")
+	consumer, rest, _ := strings.Cut(r.id(), "/")
 	_, credential, _ = strings.Cut(rest, "/")
 	return consumer, credential, true
 }

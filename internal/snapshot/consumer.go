@@ -20,12 +20,12 @@ import (
 // million, so what few have lies elsewhere.
 type record struct {
 	decoded    atomic.Pointer[decoded]
-	id         string // "jack", or "jack/credentials/c1"
-	raw        string // the document
+	text       string // the id ("jack", or "jack/credentials/c1"), then the document
 	created    int64
-	more       *more // nil: nothing
-	credential bool  // it is one, of the consumer that its id begins with
-	broken     bool  // some of it cannot be read, and no earlier version could
+	more       *more  // nil: nothing
+	idLen      uint32 // of text
+	credential bool   // it is one, of the consumer that its id begins with
+	broken     bool   // some of it cannot be read, and no earlier version could
 }
 
 // more is what not every record has.
@@ -62,19 +62,25 @@ func newRecord(o *model.Object, p *plan.Plan) *record {
 	if r.more != nil {
 		r.more.plan, r.more.fault = p, o.Fault
 	}
-	r.id, r.raw, r.created = o.ID, unsafe.String(unsafe.SliceData(o.Raw), len(o.Raw)), o.Created
+	text := append(append(make([]byte, 0, len(o.ID)+len(o.Raw)), o.ID...), o.Raw...)
+	r.text, r.idLen, r.created = unsafe.String(unsafe.SliceData(text), len(text)), uint32(len(o.ID)), o.Created
 	r.credential = o.Kind == model.KindCredential
 	return r
 }
 
-// document is the stored text; it is never changed.
-func (r *record) document() []byte { return unsafe.Slice(unsafe.StringData(r.raw), len(r.raw)) }
+func (r *record) id() string { return r.text[:r.idLen] }
 
-// within returns text as a part of the document if it stands there: it then takes
-// no memory of its own.
+// document is the stored text; it is never changed.
+func (r *record) document() []byte {
+	text := r.text[r.idLen:]
+	return unsafe.Slice(unsafe.StringData(text), len(text))
+}
+
+// within returns text as a part of the record's if it stands there: it then takes no
+// memory of its own.
 func (r *record) within(text string) string {
-	if i := strings.Index(r.raw, text); i >= 0 {
-		return r.raw[i : i+len(text)]
+	if i := strings.Index(r.text, text); i >= 0 {
+		return r.text[i : i+len(text)]
 	}
 	return text
 }
@@ -95,7 +101,7 @@ func (r *record) fault() error {
 
 // name is the consumer's.
 func (r *record) name() string {
-	name, _, _ := strings.Cut(r.id, "/")
+	name, _, _ := strings.Cut(r.id(), "/")
 	return name
 }
 
@@ -149,7 +155,7 @@ func (s *Snapshot) consumer(r *record, plugin string) *plugin.Consumer {
 
 // decode makes and keeps r's form for the plugin.
 func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
-	m, err := apisix.Consumer(parent.id, parent.document())
+	m, err := apisix.Consumer(parent.id(), parent.document())
 	if err != nil {
 		return nil
 	}
@@ -165,7 +171,7 @@ func (s *Snapshot) decode(r, parent *record, plugin string) *plugin.Consumer {
 	}
 	plugins := m.Plugins
 	if r != parent {
-		c, err := apisix.Credential(r.id, r.document())
+		c, err := apisix.Credential(r.id(), r.document())
 		if err != nil {
 			return nil
 		}
@@ -209,7 +215,7 @@ type recordEntry struct {
 
 func (e recordEntry) object() model.Object {
 	return model.Object{
-		Key: model.Key{Kind: e.kind(), ID: e.id}, Created: e.created, Modified: e.modified, Raw: e.document(), Fault: e.fault(),
+		Key: model.Key{Kind: e.kind(), ID: e.id()}, Created: e.created, Modified: e.modified, Raw: e.document(), Fault: e.fault(),
 	}
 }
 
@@ -226,7 +232,7 @@ func (n *next) putRecord(o model.Object, said *reading) {
 		if !old.broken {
 			n.clearFault(o.Key) // of a version in between
 		}
-		records.Set(o.ID, recordEntry{old.record, o.Modified})
+		records.Set(old.id(), recordEntry{old.record, o.Modified})
 		return
 	}
 	if said == nil {
@@ -253,7 +259,7 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, said reading, keep
 	if err != nil {
 		n.fault(o.Key, err)
 		if keep && !n.exposesConsumer(old.record, o.Raw) {
-			records.Set(o.ID, recordEntry{old.record, o.Modified})
+			records.Set(old.id(), recordEntry{old.record, o.Modified})
 			return
 		}
 		claims = nil
@@ -268,13 +274,13 @@ func (n *next) replaceRecord(old recordEntry, o model.Object, said reading, keep
 	for _, c := range claims {
 		n.claim(c, r)
 	}
-	records.Set(o.ID, recordEntry{r, o.Modified})
+	records.Set(r.id(), recordEntry{r, o.Modified})
 }
 
 // exposesConsumer is exposes for what a consumer carries. What authenticates it
 // is data and no guard.
 func (n *next) exposesConsumer(old *record, raw []byte) bool {
-	m, err := apisix.Consumer(old.id, old.document())
+	m, err := apisix.Consumer(old.id(), old.document())
 	if old.kind() != model.KindConsumer || err != nil {
 		return false
 	}
@@ -354,7 +360,7 @@ func (n *next) recordAgain(old recordEntry) error {
 	for _, c := range claims {
 		n.claim(c, r)
 	}
-	n.records[model.KindConsumer].Set(r.id, recordEntry{r, old.modified})
+	n.records[model.KindConsumer].Set(r.id(), recordEntry{r, old.modified})
 	return nil
 }
 
@@ -403,7 +409,7 @@ func (n *next) claim(c claim, r *record) {
 }
 
 func (n *next) unclaim(r *record) {
-	claims := n.readRecord(r.kind(), r.id, r.document()).claims
+	claims := n.readRecord(r.kind(), r.id(), r.document()).claims
 	for _, c := range claims {
 		all, disputed := n.disputed.Get(c.path())
 		if !disputed {
@@ -420,7 +426,7 @@ func (n *next) unclaim(r *record) {
 // settle gives a key to the first of its claimants.
 func (n *next) settle(c claim, all []*record) {
 	slices.SortFunc(all, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id(), b.id()))
 	})
 	n.indexOf(c.plugin).Set(all[0].within(c.key), all[0])
 	if len(all) == 1 {
@@ -428,14 +434,14 @@ func (n *next) settle(c claim, all []*record) {
 		return
 	}
 	n.disputed.Set(c.path(), all)
-	n.config.Log.Error("several consumers claim one key", "plugin", c.plugin, "holder", all[0].id, "claims", len(all))
+	n.config.Log.Error("several consumers claim one key", "plugin", c.plugin, "holder", all[0].id(), "claims", len(all))
 }
 
 // disputes yields every record whose key another one claims too.
 func (s *Snapshot) disputes(yield func(r *record, err error) bool) {
 	for path, all := range s.disputed.All() {
 		plugin, _, _ := strings.Cut(path, "\x00")
-		err := fmt.Errorf("its key of plugin %s belongs to several; %s holds it", plugin, all[0].id)
+		err := fmt.Errorf("its key of plugin %s belongs to several; %s holds it", plugin, all[0].id())
 		for _, r := range all {
 			if !yield(r, err) {
 				return

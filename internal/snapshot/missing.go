@@ -86,5 +86,5 @@ func toGroup(r *record, yield func(by, to model.Key) bool) bool {
 	if json.Unmarshal(raw, &doc) != nil {
 		return true
 	}
-	return yield(model.Key{Kind: model.KindConsumer, ID: r.id}, model.Key{Kind: model.KindConsumerGroup, ID: string(doc.GroupID)})
+	return yield(model.Key{Kind: model.KindConsumer, ID: r.id()}, model.Key{Kind: model.KindConsumerGroup, ID: string(doc.GroupID)})
 }

@@ -224,7 +224,7 @@ func (s *Snapshot) Faults(yield func(path string, err error) bool) {
 		}
 	}
 	for r, err := range s.disputes {
-		if !yield(model.Key{Kind: r.kind(), ID: r.id}.String(), err) {
+		if !yield(model.Key{Kind: r.kind(), ID: r.id()}.String(), err) {
 			return
 		}
 	}
