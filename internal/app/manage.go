@@ -48,6 +48,9 @@ func (g *Gateway) productFaults() map[string]string {
 			out[id] = err.Error()
 		}
 	}
+	for id, err := range g.account.source.Broken() {
+		out[id] = err.Error()
+	}
 	return out
 }
 

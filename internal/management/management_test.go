@@ -132,6 +132,21 @@ func TestConfiguration(t *testing.T) {
 	})
 }
 
+// What cannot be read of a configuration that is sent disables nothing else, and
+// what is there of it stays.
+func TestConfigurationUnread(t *testing.T) {
+	s := serve(t, Debug, portal.Config{Configuration: `data:application/json,{"services":[{"id":1},{"id":2}]}`, TTL: time.Hour})
+	check(t, s, []call{
+		{"GET /config", 200, `{"services":[{"id":1},{"id":2}]}` + "\n"},
+		{`PUT /config {"services":[null,{"id":2,"x":1}]}`, 200, `{"status":"ok","config":{"services":[null,{"id":2,"x":1}]},"services":1}` + "\n"},
+		{"GET /config", 200, `{"services":[{"id":1},{"id":2,"x":1}]}` + "\n"},
+		{`PUT /config {"services":[null,7]}`, 406, `{"status":"not_configured","config":{"services":[null,7]},"services":0,"error":"services[0]: an object is expected, not null"}` + "\n"},
+		{"GET /config", 200, `{"services":[{"id":1},{"id":2,"x":1}]}` + "\n"},
+		{`PUT /config {"services":[{"id":2,"x":1}]}`, 200, "*"},
+		{"GET /config", 200, `{"services":[{"id":2,"x":1}]}` + "\n"},
+	})
+}
+
 func TestLazyIsReady(t *testing.T) {
 	check(t, serve(t, Status, portal.Config{Lazy: true}), []call{
 		{"GET /status/ready", 200, `{"status":"warning","warning":"no services","success":true}` + "\n"},

@@ -145,6 +145,11 @@ type Entry struct {
 	// Fault, if not nil, is why the service cannot run; it has an id at least.
 	Fault error
 
+	// Unread, if not nil, is why nothing of the service can be read. Service is then
+	// what tells it from others, not a document, and ID is empty unless whoever
+	// asked for it knows.
+	Unread error
+
 	alone json.RawMessage // the Product without an OIDC part
 }
 
@@ -172,6 +177,12 @@ type entryDoc struct {
 		Authentication text   `json:"authentication_method"`
 		OIDCIssuer     text   `json:"oidc_issuer_endpoint"`
 	} `json:"proxy"`
+}
+
+// Unread is the entry of a service that ReadEntry cannot read, and why. It copies
+// its text, which the name that its place has for it is put before, if any.
+func Unread(name string, service []byte, why error) *Entry {
+	return &Entry{Service: slices.Concat([]byte(name), []byte(" "), service), Unread: why}
 }
 
 // ReadEntry reads a service of a document. It does not keep the text.
@@ -214,8 +225,8 @@ func isObject(raw json.RawMessage) bool {
 
 // Entries are the services that f keeps, in order, each with its part of the OIDC
 // list: the entry that names the service, else the one at the same place that
-// names none. left says what was left out, and why: what is no service, and
-// every service after the first of one id.
+// names none. What is no service is an entry that is Unread. left says what was
+// left out, and why: every service after the first of one id.
 func (d *Document) Entries(f Filter) (kept []*Entry, left []error) {
 	named := map[string]json.RawMessage{}
 	for _, raw := range d.OIDC {
@@ -228,7 +239,9 @@ func (d *Document) Entries(f Filter) (kept []*Entry, left []error) {
 		e, err := ReadEntry(raw)
 		switch {
 		case err != nil:
-			left = append(left, fmt.Errorf("services[%d]: %w", i, err))
+			if e = Unread("", raw, fmt.Errorf("services[%d]: %w", i, err)); f.Keeps(e) {
+				kept = append(kept, e)
+			}
 			continue
 		case seen[e.ID]:
 			left = append(left, fmt.Errorf("services[%d]: service %s is there already", i, e.ID))
@@ -269,10 +282,14 @@ type Filter struct {
 	None bool                   // that expression is broken: nothing is served
 }
 
-// Keeps says that a service is served: its id is listed or a host matches.
+// Keeps says that a service is served: its id is listed or a host matches. One
+// that cannot be read may be any.
 func (f *Filter) Keeps(e *Entry) bool {
 	if f.None {
 		return false
+	}
+	if e.Unread != nil && e.ID == "" {
+		return true
 	}
 	if f.Host == nil && len(f.IDs) == 0 || f.IDs[e.ID] {
 		return true

@@ -17,7 +17,7 @@ func BenchmarkRefresh(b *testing.B) {
 	for _, changed := range []int{0, 1} {
 		b.Run(fmt.Sprintf("changed=%d", changed), func(b *testing.B) {
 			list := services(docs...)
-			s := (&state{}).whole(list)
+			s := (&state{}).whole(list, nil)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				next := list
@@ -25,7 +25,7 @@ func BenchmarkRefresh(b *testing.B) {
 					next = append([]service(nil), list...)
 					next[n/2] = services(svc(n/2, "h", fmt.Sprintf(`,"secret_token":"%d"`, i)))[0]
 				}
-				after := s.whole(next)
+				after := s.whole(next, nil)
 				if d := after.since(s); len(d.Put) != changed {
 					b.Fatal(len(d.Put))
 				}

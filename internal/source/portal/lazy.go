@@ -16,6 +16,7 @@ type hosts struct {
 	own   slots // of those that were: a flood of names does not keep them waiting
 
 	crowded monotonic.Seldom // a load that found no slot
+	unread  monotonic.Seldom // a host of which nothing can be read
 
 	mu      sync.Mutex
 	flights map[string]*flight // by host; of a host that waits to be loaded, or is
@@ -66,14 +67,25 @@ func (s *Source) expiry(out *loaded) time.Time {
 	return s.cfg.Now().Add(ttl)
 }
 
-// loaded notes until when the hosts of what was loaded are fresh.
-func (h *hosts) loaded(out *loaded, until time.Time) {
+// loaded notes until when the hosts of what was loaded are fresh, and of what
+// stays in force because it cannot be read.
+func (h *hosts) loaded(out *loaded, now *state, until time.Time) {
 	if out.whole {
 		h.until.Clear()
 	}
 	for _, v := range out.services {
 		for _, host := range v.Hosts {
 			h.until.Store(host, until)
+		}
+	}
+	if len(out.unread) == 0 {
+		return
+	}
+	for id := range reasons(now.unread) {
+		for _, host := range now.byID[id].Hosts {
+			if out.whole || host == out.host {
+				h.until.Store(host, until)
+			}
 		}
 	}
 }

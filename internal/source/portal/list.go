@@ -49,6 +49,8 @@ type list struct {
 	old     []*apicast.Entry
 	next    int // in old: the one that probably comes
 	entries []*apicast.Entry
+	id      []byte // of the proxy_config that is read; empty: it has none
+	unread  []byte // its content, if that cannot be read or there is none
 	found   bool
 	err     error
 }
@@ -65,30 +67,59 @@ func (l *list) read(w *document.Walk) bool {
 
 // service reads the content of the proxy_config of the object that comes next.
 func (l *list) service(w *document.Walk) bool {
-	read := false
+	before, wrapped := len(l.entries), false
+	if before == apicast.MaxServices {
+		l.err = apicast.ErrTooMany
+		return false
+	}
 	return w.Object(func(name string) bool {
 		if name != "proxy_config" {
 			return plainName(name) && w.Skip()
 		}
-		return w.Object(func(name string) bool {
-			if name != "content" {
-				return plainName(name) && w.Skip()
+		if wrapped { // a second one
+			return false
+		}
+		wrapped = true
+		if !l.config(w) {
+			return false
+		}
+		if len(l.entries) == before {
+			l.entries = append(l.entries, readEntry(l.id, l.unread))
+			if l.next < len(l.old) && l.old[l.next].Unread != nil {
+				l.next++
 			}
+		}
+		return true
+	}) && wrapped
+}
+
+// config reads a proxy_config.
+func (l *list) config(w *document.Walk) bool {
+	read := false
+	l.id, l.unread = l.id[:0], nil
+	return w.Object(func(name string) bool {
+		switch {
+		case name == "id":
 			text, ok := w.Value()
-			if read || !ok { // a second one
-				return false
-			}
-			read = true
-			return l.add(text)
-		})
-	}) && read
+			l.id = append(l.id[:0], text...)
+			return ok
+		case name != "content":
+			return plainName(name) && w.Skip()
+		}
+		text, ok := w.Value()
+		if read || !ok { // a second one
+			return false
+		}
+		read = true
+		return l.add(text)
+	})
 }
 
 // plainName says that a name cannot be taken for one that is looked for:
 // encoding/json does not tell capitals apart.
 func plainName(name string) bool { return strings.ToLower(name) == name }
 
-// add adds the service with this text.
+// add adds the service with this text, if it can be read.
 func (l *list) add(text []byte) bool {
 	for ahead := range 2 {
 		if at := l.next + ahead; at < len(l.old) && bytes.Equal(l.old[at].Service, text) {
@@ -97,27 +128,19 @@ func (l *list) add(text []byte) bool {
 			return true
 		}
 	}
-	if len(l.entries) == apicast.MaxServices {
-		l.err = apicast.ErrTooMany
-		return false
-	}
-	e, err := readEntry(text)
+	text, err := document.Strict(text)
 	if err != nil {
 		l.err = fmt.Errorf("proxy_configs[%d]: %w", len(l.entries), err)
 		return false
+	}
+	e, err := apicast.ReadEntry(text)
+	if err != nil {
+		l.unread = bytes.Clone(text)
+		return true
 	}
 	l.entries = append(l.entries, e)
 	if l.next < len(l.old) && l.old[l.next].ID == e.ID {
 		l.next++
 	}
 	return true
-}
-
-// readEntry is apicast.ReadEntry for what lua-cjson reads.
-func readEntry(text []byte) (*apicast.Entry, error) {
-	strict, err := document.Strict(text)
-	if err != nil {
-		return nil, err
-	}
-	return apicast.ReadEntry(strict)
 }

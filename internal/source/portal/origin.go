@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +46,8 @@ type loaded struct {
 	begun    int64 // when it was asked for, in the order of loads
 	whole    bool  // it is all there is, whatever the host
 	services []service
-	ttl      *time.Duration // the document's own; nil: it has none
+	unread   []*apicast.Entry // of services, too; that cannot be read
+	ttl      *time.Duration   // the document's own; nil: it has none
 
 	standalone *apicast.Standalone // nil: it is a document of products
 }
@@ -84,8 +86,30 @@ func (o *origin) load(ctx context.Context, host string) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.services = o.discovered(ctx, entries)
+	out.services, out.unread = o.services(ctx, entries)
 	return out, ctx.Err()
+}
+
+// services are the entries that can be read, with their OIDC parts, and the others.
+func (o *origin) services(ctx context.Context, entries []*apicast.Entry) (services []service, unread []*apicast.Entry) {
+	isUnread := func(e *apicast.Entry) bool { return e.Unread != nil }
+	if slices.ContainsFunc(entries, isUnread) {
+		for _, e := range entries {
+			if isUnread(e) {
+				unread = append(unread, e)
+			}
+		}
+		entries = slices.DeleteFunc(slices.Clone(entries), isUnread)
+	}
+	return o.discovered(ctx, entries), unread
+}
+
+// scope is the host that this is all of; empty: it is all there is.
+func (l *loaded) scope() string {
+	if l.whole {
+		return ""
+	}
+	return l.host
 }
 
 func (o *origin) local(out *loaded) ([]*apicast.Entry, error) {
@@ -203,6 +227,8 @@ func (o *origin) served(entries []*apicast.Entry) []*apicast.Entry {
 	for _, e := range entries {
 		switch {
 		case !o.Filter.Keeps(e):
+		case e.Unread != nil:
+			out = append(out, e)
 		case seen[e.ID]:
 			left = append(left, fmt.Errorf("service %s is there already", e.ID))
 		default:

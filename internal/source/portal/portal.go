@@ -322,9 +322,10 @@ func (s *Source) accept(out *loaded) func(*state) *state {
 		s.origin.issuers.newest(out.services)
 		if out.whole {
 			s.origin.issuers.only(out.issuers())
-			return old.whole(out.services)
 		}
-		return old.merged(out.host, out.services)
+		next := old.loaded(out)
+		s.warn(out, old, next)
+		return next
 	}
 }
 
@@ -369,26 +370,31 @@ func (s *Source) serve(ctx context.Context, out *loaded) error {
 	if err := s.submit(ctx, s.accept(out)); err != nil {
 		return err
 	}
-	s.hosts.loaded(out, s.expiry(out))
+	s.hosts.loaded(out, s.current.Load(), s.expiry(out))
 	return nil
 }
 
 // Replace serves a document instead of what was loaded, until that is loaded anew,
-// and returns the number of its services.
+// and returns the number of its services that can be read. Where that is none the
+// document is not served.
 func (s *Source) Replace(ctx context.Context, d *apicast.Document) (int, error) {
 	out := &loaded{whole: true, begun: s.begun.Add(1)}
 	w := s.origin.whole(d)
-	out.ttl, out.services = w.ttl, s.origin.discovered(ctx, w.entries)
+	out.ttl = w.ttl
+	out.services, out.unread = s.origin.services(ctx, w.entries)
+	if len(out.services) == 0 && len(out.unread) > 0 {
+		return 0, out.unread[0].Unread
+	}
 	return len(out.services), s.serve(ctx, out)
 }
 
 // Clear serves nothing, until something is loaded anew.
 func (s *Source) Clear(ctx context.Context) error {
-	s.hosts.loaded(&loaded{whole: true}, time.Time{})
+	s.hosts.loaded(&loaded{whole: true}, &state{}, time.Time{})
 	begun := s.begun.Add(1)
 	return s.submit(ctx, func(old *state) *state {
 		s.newest(begun)
-		next := old.whole(nil)
+		next := old.whole(nil, nil)
 		next.configured = s.cfg.Lazy
 		return next
 	})

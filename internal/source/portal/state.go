@@ -24,6 +24,7 @@ type state struct {
 	revision   int64
 	order      []*product // numbers increase
 	byID       map[string]*product
+	unread     []unread
 }
 
 // A product is a service that is served.
@@ -93,18 +94,30 @@ func sortMembers(v *document.Value) {
 	slices.SortFunc(v.Members, func(a, b document.Member) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// whole is the state in which services is all there is.
-func (s *state) whole(services []service) *state {
-	order := make([]*product, len(services))
-	for i, v := range services {
-		order[i] = s.with(v, s.revision+1)
+// loaded is the state after something was loaded.
+func (s *state) loaded(out *loaded) *state {
+	if out.whole {
+		return s.whole(out.services, out.unread)
 	}
-	return s.next(order)
+	return s.merged(out.host, out.services, out.unread)
 }
 
-// merged is the state after services were loaded for a host: they are all that
-// serves it.
-func (s *state) merged(host string, services []service) *state {
+// whole is the state in which services, and what cannot be read, is all there is.
+func (s *state) whole(services []service, broken []*apicast.Entry) *state {
+	order, listed := make([]*product, len(services)), make(map[string]bool, len(services))
+	for i, v := range services {
+		order[i] = s.with(v, s.revision+1)
+		listed[v.ID] = true
+	}
+	now := s.suspects("", broken, func(p *product) bool { return !listed[p.ID] })
+	next := s.next(s.keeping(order, now))
+	next.unread = now
+	return next
+}
+
+// merged is the state after services, and what cannot be read, were loaded for a
+// host: they are all that serves it.
+func (s *state) merged(host string, services []service, broken []*apicast.Entry) *state {
 	loaded := make(map[string]bool, len(services))
 	news := make([]*product, len(services))
 	ordered, last := true, int64(0)
@@ -116,11 +129,13 @@ func (s *state) merged(host string, services []service) *state {
 			last = old.object.Created
 		}
 	}
+	now := s.suspects(host, broken, func(p *product) bool { return !loaded[p.ID] && slices.Contains(p.Hosts, host) })
+	kept := idsOf(now)
 	var order []*product
 	for _, p := range s.order {
 		switch {
 		case !loaded[p.ID]:
-			if !slices.Contains(p.Hosts, host) {
+			if kept[p.ID] || !slices.Contains(p.Hosts, host) {
 				order = append(order, p)
 			}
 		case ordered:
@@ -130,7 +145,12 @@ func (s *state) merged(host string, services []service) *state {
 			news = news[at+1:]
 		}
 	}
-	return s.next(append(order, news...))
+	next := s.next(append(order, news...))
+	next.unread = slices.DeleteFunc(slices.Clone(s.unread), func(u unread) bool { return u.host == host })
+	if len(services)+len(kept) > 0 { // the names of hosts are clients': not every one may be remembered
+		next.unread = append(next.unread, now...)
+	}
+	return next
 }
 
 // rekeyed is the state in which the products of an issuer have another OIDC part.
@@ -141,7 +161,9 @@ func (s *state) rekeyed(issuer string, oidc json.RawMessage) *state {
 			order[i] = s.with(service{p.Entry, oidc}, s.revision+1)
 		}
 	}
-	return s.next(order)
+	next := s.next(order)
+	next.unread = s.unread
+	return next
 }
 
 // next is the state with these products, in this order.

@@ -118,7 +118,7 @@ func TestWhole(t *testing.T) {
 		{[]string{svc(3, "c", ""), svc(4, "d", "")}, "-1 -2"},
 		{nil, "-3 -4"},
 	} {
-		next := s.whole(services(c.docs...))
+		next := s.whole(services(c.docs...), nil)
 		if got := sum(next.since(&s)); got != c.step {
 			t.Errorf("%s: step %q, want %q", c.docs, got, c.step)
 		}
@@ -146,7 +146,7 @@ func TestMerged(t *testing.T) {
 		{"d", nil, "", "3 1"},
 		{"a", []string{svc(1, "a", `,"secret_token":"x"`)}, "1", "3 1"},
 	} {
-		next := s.merged(c.host, services(c.docs...))
+		next := s.merged(c.host, services(c.docs...), nil)
 		if got := sum(next.since(&s)); got != c.step {
 			t.Errorf("%s %s: step %q, want %q", c.host, c.docs, got, c.step)
 		}
@@ -160,7 +160,7 @@ func TestMerged(t *testing.T) {
 func TestDocument(t *testing.T) {
 	v := services(svc(1, "a", ""), svc(2, "b", ""))
 	v[1].oidc = []byte(`{"issuer":"i"}`)
-	s := (&state{}).whole(v)
+	s := (&state{}).whole(v, nil)
 	if got := string(s.document(false)); got != `{"services":[`+svc(1, "a", "")+`,`+svc(2, "b", "")+`]}` {
 		t.Error(got)
 	}

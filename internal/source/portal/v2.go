@@ -73,7 +73,7 @@ func (p *v2) pages(ctx context.Context, host string, v *visit) (all []*apicast.E
 		}
 		ids := make([]string, len(some))
 		for i, e := range some {
-			ids[i] = e.ID
+			ids[i] = cmp.Or(e.ID, string(e.Service))
 		}
 		if !seen.brings(ids) {
 			return all, nil
@@ -103,10 +103,26 @@ func (s seen) brings(ids []string) bool {
 
 // A proxyConfig is how the portal wraps a service.
 type proxyConfig struct {
+	ID      json.RawMessage `json:"id"` // its own, not the service's
 	Content json.RawMessage `json:"content"`
 }
 
-func (c *proxyConfig) entry() (*apicast.Entry, error) { return apicast.ReadEntry(c.Content) }
+func (c *proxyConfig) entry() *apicast.Entry { return readEntry(c.ID, c.Content) }
+
+var errNoContent = errors.New("there is no content in it")
+
+// readEntry reads the content, JSON, of a proxy_config with an id. content is nil
+// if there is none. What is no service leaves the others in force.
+func readEntry(id, content []byte) *apicast.Entry {
+	e, err := (*apicast.Entry)(nil), errNoContent
+	if content != nil {
+		e, err = apicast.ReadEntry(content)
+	}
+	if err != nil {
+		e = apicast.Unread(string(id), content, fmt.Errorf("proxy_config %.20s: %w", cmp.Or(string(id), "without an id"), err))
+	}
+	return e
+}
 
 // member reads one member, a list, of a JSON object. Without it this is not the
 // answer of a portal, which says that there are no services with an empty list;
@@ -138,11 +154,7 @@ func readConfigs(body []byte) ([]*apicast.Entry, error) {
 		if c.Config == nil {
 			return nil, fmt.Errorf("proxy_configs[%d] has no proxy_config", i)
 		}
-		e, err := c.Config.entry()
-		if err != nil {
-			return nil, fmt.Errorf("proxy_configs[%d]: %w", i, err)
-		}
-		entries = append(entries, e)
+		entries = append(entries, c.Config.entry())
 	}
 	return entries, nil
 }
@@ -176,10 +188,16 @@ func (p *v2) each(ctx context.Context, v *visit) ([]*apicast.Entry, error) {
 	}
 	entries := make([]*apicast.Entry, 0, len(ids))
 	for i, e := range found {
-		if e != nil {
-			entries = append(entries, e)
+		switch {
+		case e == nil:
+			continue
+		case e.Unread != nil:
+			e = apicast.Unread(ids[i], e.Service, fmt.Errorf("service %s: %w", ids[i], e.Unread))
+			e.ID = ids[i]
+		default:
 			p.last.keep(ids[i], e)
 		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }
@@ -194,7 +212,7 @@ func readConfig(body []byte) (*apicast.Entry, error) {
 	if d.Config == nil {
 		return nil, errors.New("there is no proxy_config in it")
 	}
-	return d.Config.entry()
+	return d.Config.entry(), nil
 }
 
 // list asks for the ids of the services.
