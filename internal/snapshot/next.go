@@ -34,13 +34,14 @@ type next struct {
 }
 
 // edits are the changed maps of the step that is applied. Their memory serves every
-// step: most touch one or two. What a plugin may hold on to, documents, is not of them.
+// step: most touch one or two.
 type edits struct {
 	routes    cow.Edit[*routeEntry]
 	services  cow.Edit[*serviceEntry]
 	upstreams cow.Edit[*upstreamEntry]
 	sets      [model.KindCount]cow.Edit[*setEntry]
 	records   [model.KindCount]cow.Edit[recordEntry]
+	documents [model.KindCount]cow.Edit[*storedDocument]
 	disputed  cow.Edit[[]*record]
 	products  cow.Edit[*productEntry]
 	hosts     cow.Edit[host]
@@ -58,6 +59,7 @@ func (e *edits) begin(prev *Snapshot) {
 	for k := range model.KindCount {
 		e.sets[k].Begin(prev.sets[k])
 		e.records[k].Begin(prev.records[k])
+		e.documents[k].Begin(prev.documents[k])
 	}
 	e.disputed.Begin(prev.disputed)
 	e.products.Begin(prev.products)
@@ -100,6 +102,9 @@ func (a *Applier) begin(prev *Snapshot) *next {
 	}
 	n.edits.begin(prev)
 	for k := range model.KindCount {
+		n.documents[k] = &n.edits.documents[k]
+	}
+	for _, k := range []model.Kind{model.KindPluginMetadata, model.KindProto} { // plugins may hold on to them
 		n.documents[k] = prev.documents[k].Edit()
 	}
 	n.compiler.env.Metadata, n.compiler.env.Proto = n.metadataOf(), n.protoOf()

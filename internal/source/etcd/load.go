@@ -94,8 +94,8 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 	var delta model.Delta
 	var seen int
 	begin := func(keys int64) {
-		next, delta, seen = newView(), model.Delta{}, 0
-		if len(old.objects) == 0 {
+		next, delta, seen = newView(int(keys)), model.Delta{}, 0
+		if old.objects.len() == 0 {
 			delta.Put = make([]model.Object, 0, keys)
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 			return
 		}
 		mark := next.set(ch)
-		if was, ok := old.objects[ch.path]; !ok || was != mark {
+		if was, ok := old.objects.get(ch.path); !ok || was != mark {
 			delta.Put = append(delta.Put, ch.object)
 		}
 		if seen++; seen%min(s.cfg.PageSize, 1000) == 0 {
@@ -117,8 +117,8 @@ func (s *Store) read(ctx context.Context, c *clientv3.Client, old *view) (*view,
 		return nil, model.Delta{}, s.fail("read", s.cfg.Prefix+"/", err)
 	}
 	s.cfg.Loading(seen)
-	for path := range old.objects {
-		if _, ok := next.objects[path]; !ok {
+	for path := range old.objects.all() {
+		if _, ok := next.objects.get(path); !ok {
 			key, _ := ObjectKey(path)
 			delta.Del = append(delta.Del, key)
 		}
@@ -148,7 +148,7 @@ func (s *Store) verify(ctx context.Context, c *clientv3.Client, v *view) error {
 	if res.Header.ClusterId != v.cluster || res.Header.Revision < v.rev {
 		return errRestored
 	}
-	mark, anchored := v.objects[v.anchor.path]
+	mark, anchored := v.objects.get(v.anchor.path)
 	if !anchored {
 		return nil
 	}

@@ -33,7 +33,7 @@ type applyError struct{ error }
 // The revision falls only when a store was restored from a backup. An error of
 // apply ends Run with that error.
 func (s *Store) Run(ctx context.Context, apply func(model.Delta) error) error {
-	v := newView()
+	v := newView(0)
 	v.stale = ReasonStart
 	for _, o := range s.assumed {
 		v.set(change{path: o.Key.String(), object: o})
@@ -164,7 +164,7 @@ func (s *Store) resync(ctx context.Context, client *clientv3.Client, v *view, ap
 	if err != nil {
 		return err
 	}
-	s.cfg.Log.Info("store: read", "reason", v.stale, "objects", len(next.objects),
+	s.cfg.Log.Info("store: read", "reason", v.stale, "objects", next.objects.len(),
 		"put", len(delta.Put), "deleted", len(delta.Del), "revision", next.rev)
 	s.status.update(func(st *Status) {
 		st.Resyncs[v.stale]++
@@ -187,7 +187,7 @@ func (s *Store) deliver(v *view, d model.Delta, apply func(model.Delta) error) e
 		return applyError{fmt.Errorf("apply revision %d: %w", d.Revision, err)}
 	}
 	s.status.update(func(st *Status) {
-		st.Delivered, st.Objects = v.rev, len(v.objects)
+		st.Delivered, st.Objects = v.rev, v.objects.len()
 		st.StoreRevision = max(st.StoreRevision, v.rev)
 	})
 	return nil

@@ -222,7 +222,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	s := New(server.Client(), Config{})
 	for b.Loop() {
-		if _, _, err := s.read(b.Context(), server.Client(), newView()); err != nil {
+		if _, _, err := s.read(b.Context(), server.Client(), newView(0)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -289,7 +289,7 @@ func TestViewSize(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	v := newView()
+	v := newView(0)
 	for i := range objects {
 		path := fmt.Sprint("consumers/user-", i)
 		v.set(change{path: path, object: model.Object{Modified: int64(i)}})
@@ -317,7 +317,7 @@ func TestProgressIsSafe(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	s := newStore(Config{Rand: func() float64 { return 1 }}, "")
-	failures, v := 0, newView()
+	failures, v := 0, newView(0)
 	var got []time.Duration
 	for range 9 {
 		got = append(got, s.after(errTest, v, &failures, 0))

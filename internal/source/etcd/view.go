@@ -47,7 +47,7 @@ func newMark(o model.Object) mark {
 
 // A view is what the receiver of the steps has.
 type view struct {
-	objects map[string]mark // by path
+	objects known
 	rev     int64
 	cluster uint64
 	anchor  anchor // the object modified last
@@ -61,11 +61,12 @@ type anchor struct {
 	modified int64
 }
 
-func newView() *view { return &view{objects: map[string]mark{}} }
+// newView has room for n objects.
+func newView(n int) *view { return &view{objects: newKnown(n)} }
 
 func (v *view) set(ch change) mark {
 	m := newMark(ch.object)
-	v.objects[ch.path] = m
+	v.objects.set(ch.path, m)
 	if v.anchor.modified <= ch.object.Modified {
 		v.anchor = anchor{ch.path, ch.object.Modified}
 	}
@@ -73,7 +74,7 @@ func (v *view) set(ch change) mark {
 }
 
 func (v *view) del(path string) {
-	delete(v.objects, path)
+	v.objects.del(path)
 	if v.anchor.path == path {
 		v.anchor = anchor{}
 	}
@@ -84,7 +85,7 @@ func (v *view) del(path string) {
 func (v *view) step(changes []change, rev int64) model.Delta {
 	d := model.Delta{Revision: rev}
 	for _, ch := range changes {
-		was, had := v.objects[ch.path]
+		was, had := v.objects.get(ch.path)
 		switch {
 		case !ch.del:
 			if v.set(ch) != was || !had {
