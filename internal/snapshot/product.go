@@ -41,8 +41,13 @@ type productEntry struct {
 	hosts   []string // under which it is found
 }
 
-// A host is what is served under one name, in the order of the document.
-type host []*productEntry
+// A host is what is served under one name.
+type host struct {
+	all   []*productEntry // in the order of the document
+	paths *pathIndex
+}
+
+func newHost(all []*productEntry) host { return host{all, new(pathIndex)} }
 
 // MatchProduct finds the product of a request, or nil (apicast.md §2.5).
 func (s *Snapshot) MatchProduct(c *plugin.Ctx) *Route {
@@ -59,14 +64,14 @@ func (s *Snapshot) MatchProduct(c *plugin.Ctx) *Route {
 	}
 	settings := &s.with.config.Products.Runtime.Settings
 	if settings.PathRouting || settings.PathRoutingOnly {
-		if e := byPath(at, c); e != nil {
+		if e := at.byPath(c); e != nil {
 			return e.running
 		}
 		if settings.PathRoutingOnly {
 			return nil
 		}
 	}
-	return at[0].running
+	return at.all[0].running
 }
 
 // Handshake is for clients that ask for the name, if its product has one of its
@@ -78,10 +83,10 @@ func (s *Snapshot) Handshake(name string) *cert.Certificate {
 		return nil
 	}
 	at, ok := s.hosts.Get(hostOf(name))
-	if !ok || at[0].running == nil {
+	if !ok || at.all[0].running == nil {
 		return nil
 	}
-	return at[0].running.Handshake
+	return at.all[0].running.Handshake
 }
 
 // Serves says whether a host, lower case and without a port, has a product.
@@ -96,24 +101,6 @@ func hostOf(host string) string {
 		host = host[:i]
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-// byPath is the first product with a mapping rule for the request. One that does
-// not run has no rules that could be asked.
-func byPath(at host, c *plugin.Ctx) *productEntry {
-	path, query := threescale.EscapePath(c.Path), c.RawQuery()
-	argument := func(name string) (string, bool) { return threescale.LastArgument(query, name) }
-	for _, e := range at {
-		if e.running.Product == nil {
-			continue
-		}
-		for _, r := range e.running.Product.Rules {
-			if r.Matches(c.Request.Method, path, argument) {
-				return e
-			}
-		}
-	}
-	return nil
 }
 
 func (n *next) putProduct(o model.Object) {
@@ -336,10 +323,10 @@ func (n *next) setProduct(old, e *productEntry) {
 	}
 	for i, name := range e.hosts {
 		at, _ := n.hosts.Get(name)
-		place, _ := slices.BinarySearchFunc(at, e, byPlace)
-		at = slices.Insert(slices.Clone(at), place, e)
+		place, _ := slices.BinarySearchFunc(at.all, e, byPlace)
+		at = newHost(slices.Insert(slices.Clone(at.all), place, e))
 		n.hosts.Set(name, at)
-		n.warnOfHost(name, before[i], at, e)
+		n.warnOfHost(name, before[i].all, at.all, e)
 	}
 	n.products.Set(e.ID, e)
 }
@@ -347,7 +334,7 @@ func (n *next) setProduct(old, e *productEntry) {
 // warnOfHost logs that a host does not lead to a product that has it, because one
 // that stands before has it, too (APIcast's words), if that is new. Where paths
 // choose among the products of a host, or routes choose them, it means nothing.
-func (n *next) warnOfHost(name string, before, at host, e *productEntry) {
+func (n *next) warnOfHost(name string, before, at []*productEntry, e *productEntry) {
 	p := &n.config.Products
 	if p.Choose != nil || p.Runtime.PathRouting || p.Runtime.PathRoutingOnly {
 		return
@@ -366,12 +353,12 @@ func (n *next) warnOfHost(name string, before, at host, e *productEntry) {
 func (n *next) leaveHosts(e *productEntry) {
 	for _, name := range e.hosts {
 		at, _ := n.hosts.Get(name)
-		left := slices.DeleteFunc(slices.Clone(at), func(x *productEntry) bool { return x.ID == e.ID })
+		left := slices.DeleteFunc(slices.Clone(at.all), func(x *productEntry) bool { return x.ID == e.ID })
 		if len(left) == 0 {
 			n.hosts.Del(name)
 			continue
 		}
-		n.hosts.Set(name, left)
+		n.hosts.Set(name, newHost(left))
 	}
 }
 

@@ -32,12 +32,12 @@ func testPolicy(name string, guard bool) plugin.Spec {
 	})
 }
 
-func productApplier(t *testing.T, s threescale.Settings) *Applier {
+func productApplier(t testing.TB, s threescale.Settings) *Applier {
 	t.Helper()
 	return loggedApplier(t, s, slog.DiscardHandler)
 }
 
-func loggedApplier(t *testing.T, s threescale.Settings, to slog.Handler) *Applier {
+func loggedApplier(t testing.TB, s threescale.Settings, to slog.Handler) *Applier {
 	t.Helper()
 	log := slog.New(to)
 	rt := threescale.NewRuntime(s, log, meter.New(0), time.Now)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"weir/internal/expr"
 	"weir/internal/model"
@@ -20,6 +21,7 @@ type Rule struct {
 	pieces []string
 	exact  bool
 	match  *expr.Pattern
+	prefix string // of what match does
 
 	asks []asked
 }
@@ -59,6 +61,7 @@ func NewRule(m model.MappingRule) (*Rule, error) {
 	if r.pieces, r.exact = takeApart(pattern); r.pieces != nil {
 		return r, nil
 	}
+	r.prefix = plainPrefix(pattern)
 	source := strings.ReplaceAll(placeholder.ReplaceAllLiteralString(pattern, Segment), ".", `\.`)
 	var err error
 	if r.match, err = expr.CompilePattern("^"+source, false); err != nil {
@@ -115,6 +118,47 @@ func (r *Rule) covers(path string) bool {
 		}
 	}
 	return !r.exact || rest == "" || rest == "\n"
+}
+
+// Prefix is a text that every path begins with that the rule covers.
+func (r *Rule) Prefix() string {
+	if r.pieces != nil {
+		return r.pieces[0]
+	}
+	return r.prefix
+}
+
+// plainPrefix is what every text begins with that a regular expression, which is
+// anchored, matches; a point stands for itself in it.
+func plainPrefix(pattern string) string {
+	if strings.Contains(pattern, "|") && (strings.ContainsAny(pattern, `\[`) || strings.Contains(pattern, "(?") || alternates(pattern)) {
+		return ""
+	}
+	end := strings.IndexAny(pattern, `{}[]()*+?^$\\`)
+	if end > 0 && strings.IndexByte("*+?{}", pattern[end]) >= 0 {
+		_, last := utf8.DecodeLastRuneInString(pattern[:end])
+		end -= last // it may be there or not
+	}
+	return pattern[:max(end, 0)]
+}
+
+// alternates says that a pattern without escapes, classes and flags has a choice
+// outside of parentheses.
+func alternates(pattern string) bool {
+	depth := 0
+	for i := range len(pattern) {
+		switch pattern[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '|':
+			if depth == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Methods says that a list of methods of a policy's rule covers a method.

@@ -70,6 +70,21 @@ func TestRulePatterns(t *testing.T) {
 }
 
 // Field cases 126, 129 and 130: from the request's target to the match.
+func TestPrefix(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"/a//b": "/a/b", "/a/{x}/c": "/a/", "/a.b{x}": "/a.b", "/a.b{x}c": "/a.", "/ab*": "/a", "/a(b|c)d": "/a", "/a|/b": "", "(/a|b": "", "/é*": "/", "/é?": "/é",
+		"/a(|b)|c": "", `/a\(|b`: "", "/a[(]|b": "", "/a$b": "/a", "/a^": "/a",
+	} {
+		r, err := NewRule(model.MappingRule{Pattern: pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Prefix(); got != want {
+			t.Errorf("%q: %q, want %q", pattern, got, want)
+		}
+	}
+}
+
 func TestRuleFieldCases(t *testing.T) {
 	for _, tc := range []struct{ pattern, target string }{
 		{"/foo/100%25/bar$", "/foo/100%25/bar"}, // case 126
@@ -152,6 +167,9 @@ func TestRulesAgainstSpecification(t *testing.T) {
 			if got := r.covers(path); got != want {
 				t.Fatalf("%q on %q: %v, the specification says %v", pattern, path, got, want)
 			}
+			if got := r.Prefix(); want && !strings.HasPrefix(path, got) {
+				t.Fatalf("%q on %q: the prefix is %q", pattern, path, got)
+			}
 			if compared++; want {
 				matched++
 			}
@@ -175,6 +193,9 @@ func FuzzRule(f *testing.F) {
 		}
 		path = EscapePath(path)
 		got := r.covers(path)
+		if got && !strings.HasPrefix(path, r.Prefix()) {
+			t.Errorf("%q on %q: the prefix is %q", pattern, path, r.Prefix())
+		}
 		if r.pieces == nil {
 			return // PCRE and Go may differ there; that is for package expr
 		}

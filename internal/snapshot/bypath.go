@@ -1,0 +1,69 @@
+package snapshot
+
+import (
+	"slices"
+	"sync"
+
+	"weir/internal/plugin"
+	"weir/internal/threescale"
+)
+
+// A pathIndex finds the mapping rules of a host's products that may cover a path,
+// so that a path that none of them covers does not cost a look at every rule. It is
+// made by the first request that wants it.
+type pathIndex struct {
+	once    sync.Once
+	lengths []int // of the prefixes, increasing
+	rules   map[string][]placedRule
+}
+
+// A placedRule is a mapping rule of a product.
+type placedRule struct {
+	*threescale.Rule
+	product int // its place in the host
+}
+
+// byPath is the first product with a mapping rule for the request. One that does
+// not run has no rules that could be asked.
+func (h host) byPath(c *plugin.Ctx) *productEntry {
+	x := h.paths
+	x.once.Do(func() { x.index(h.all) })
+	path, query := threescale.EscapePath(c.Path), c.RawQuery()
+	argument := func(name string) (string, bool) { return threescale.LastArgument(query, name) }
+	found := len(h.all)
+	for _, n := range x.lengths {
+		if n > len(path) {
+			break
+		}
+		for _, r := range x.rules[path[:n]] {
+			if r.product >= found {
+				break
+			}
+			if r.Matches(c.Request.Method, path, argument) {
+				found = r.product
+			}
+		}
+	}
+	if found == len(h.all) {
+		return nil
+	}
+	return h.all[found]
+}
+
+func (x *pathIndex) index(all []*productEntry) {
+	x.rules = map[string][]placedRule{}
+	for i, e := range all {
+		if e.running.Product == nil {
+			continue
+		}
+		for _, r := range e.running.Product.Rules {
+			prefix := r.Prefix()
+			if x.rules[prefix] == nil {
+				x.lengths = append(x.lengths, len(prefix))
+			}
+			x.rules[prefix] = append(x.rules[prefix], placedRule{r, i})
+		}
+	}
+	slices.Sort(x.lengths)
+	x.lengths = slices.Compact(x.lengths)
+}
