@@ -14,7 +14,7 @@ func FuzzShape(f *testing.F) {
 		f.Add(s, 0.5)
 	}
 	f.Fuzz(func(t *testing.T, schema string, draw float64) {
-		s, err := shapeOf(json.RawMessage(schema))
+		s, err := shapeOf(json.RawMessage(schema), 1)
 		if err != nil || !s.there() {
 			return
 		}

@@ -25,7 +25,7 @@ type Config struct {
 	Status      int                        `json:"response_status"  schema:"default=200,min=100" doc:"Status of the answer."`
 	ContentType string                     `json:"content_type"     schema:"default=application/json;charset=utf8" doc:"Content type of the answer: application/json, application/xml, text/xml, text/plain or text/html, perhaps with a charset."`
 	Example     *string                    `json:"response_example" doc:"Body of the answer; variables are filled in."`
-	Schema      map[string]json.RawMessage `json:"response_schema"  doc:"Shape of a random body: a JSON schema, where example gives a value; not looked at beside response_example. The body is JSON or XML."`
+	Schema      map[string]json.RawMessage `json:"response_schema"  doc:"Shape of a random body: a JSON schema, where example gives a value; not looked at beside response_example. The body is JSON or XML. Beyond 1 MiB its arrays have one item."`
 	MockHeader  bool                       `json:"with_mock_header" schema:"default=true" doc:"Say so in the header x-mock-by."`
 	Headers     schema.Headers             `json:"response_headers" doc:"Headers to add to the answer; variables are filled in."`
 }
@@ -81,7 +81,7 @@ func compile(c *Config, env plugin.Env) (plugin.Phases, error) {
 	case c.Example != nil:
 		text = *c.Example
 	case media != "text/html": // which nothing random is made for
-		if m.shape, err = objectOf(c.Schema["properties"]); err != nil {
+		if m.shape, err = objectOf(c.Schema["properties"], 0); err != nil {
 			return plugin.Phases{}, err
 		}
 	}
@@ -135,8 +135,8 @@ func (m *mock) random() []byte {
 	return m.shape.appendJSON(nil, m.rand)
 }
 
-// objectOf is the shape of an object with the given properties.
-func objectOf(properties json.RawMessage) (*shape, error) {
+// objectOf is the shape of an object with the given properties, which lies in level others.
+func objectOf(properties json.RawMessage, level int) (*shape, error) {
 	s := &shape{kind: "object"}
 	if properties == nil {
 		return s, nil
@@ -145,5 +145,5 @@ func objectOf(properties json.RawMessage) (*shape, error) {
 	if err := json.Unmarshal(properties, &list); err != nil {
 		return nil, fmt.Errorf("response_schema: properties: %w", err)
 	}
-	return s, s.addAll(list)
+	return s, s.addAll(list, level)
 }

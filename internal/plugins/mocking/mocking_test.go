@@ -35,6 +35,7 @@ func Test(t *testing.T) {
 		{Name: "nothing", Config: `{}`, Invalid: "object matches none of the required"},
 		{Name: "content type", Config: `{"response_example":"x","content_type":"text/csv"}`, Invalid: "unsupported content type!"},
 		{Name: "no type", Config: `{"response_schema":{"properties":{"a":{}}}}`, Invalid: `response_schema: property "a": it has no type`},
+		{Name: "deep", Config: `{"response_schema":{"properties":{"a":` + strings.Repeat(`{"type":"array","items":`, 100) + `{"type":"string"}` + strings.Repeat("}", 101) + `}}`, Invalid: `response_schema: property "a": it lies deeper than 100 levels`},
 		{Name: "properties", Config: `{"response_schema":{"properties":1}}`, Invalid: `response_schema: properties: `},
 	})
 }
@@ -69,6 +70,36 @@ func TestRandom(t *testing.T) {
 			if n := len(doc.S); n < 1 || n > 10 || strings.Trim(doc.S, "abcdefghijklmnopqrstuvwxyz") != "" ||
 				doc.I < 1 || doc.I > 10000 || doc.N < 0 || doc.N >= 10000 || len(doc.A) < 1 || len(doc.A) > 3 || len(doc.AA) < 1 || len(doc.AA[0]) < 1 {
 				t.Fatalf("%s", r.Body)
+			}
+		}
+	}
+}
+
+// TestBound: arrays in arrays multiply; the answer has an end, and stays what the schema describes.
+func TestBound(t *testing.T) {
+	inList := `{"type":"string","example":"0123456789"}`
+	inObjects := inList
+	for range 13 { // 3^13 are 1.6 million
+		inList = `{"type":"array","items":` + inList + `}`
+		inObjects = `{"type":"array","items":{"type":"object","properties":{"a":` + inObjects + `}}}`
+	}
+	for _, schema := range []string{inList, inObjects} {
+		for _, media := range []string{"application/json", "application/xml"} {
+			env := plugintest.Env(time.Now)
+			env.Rand = func() float64 { return 0.99 }
+			ph, err := Plugin.Compile([]byte(`{"content_type":"`+media+`","response_schema":{"properties":{"a":`+schema+`,"b":{"type":"array","items":{"type":"integer","example":1}}}}}`), env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := plugintest.Send(ph, plugintest.NewCtx("/")).Body
+			if len(body) > enough+4096 {
+				t.Errorf("%s: %d bytes", media, len(body))
+			}
+			if media == "application/json" && !json.Valid(body) || media == "application/xml" && xml.Unmarshal(body, new(struct{})) != nil {
+				t.Errorf("%s: is none: %.100s", media, body)
+			}
+			if tail := map[string]string{"application/json": `],"b":[1]}`, "application/xml": "</a>\n  <b>1</b>\n</data>\n"}[media]; len(body) > enough && !strings.HasSuffix(string(body), tail) {
+				t.Errorf("%s: more than one item after the end: %s", media, body[len(body)-50:])
 			}
 		}
 	}

@@ -13,6 +13,16 @@ import (
 	"weir/internal/plugin"
 )
 
+const (
+	// enough bytes: what follows has one item in each array, which keeps an answer within this
+	// and what the schema prints once. Arrays of arrays would otherwise multiply without end.
+	enough = 1 << 20
+
+	// mostLevels bounds the reading of a schema, which looks at what is inside once a level, and
+	// the white space of XML.
+	mostLevels = 100
+)
+
 // A shape is what random values look like.
 type shape struct {
 	kind       string
@@ -26,9 +36,9 @@ type property struct {
 	*shape
 }
 
-func (s *shape) addAll(list map[string]json.RawMessage) error {
+func (s *shape) addAll(list map[string]json.RawMessage, level int) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		sub, err := shapeOf(list[name])
+		sub, err := shapeOf(list[name], level+1)
 		if err != nil {
 			return fmt.Errorf("response_schema: property %q: %w", name, err)
 		}
@@ -37,7 +47,11 @@ func (s *shape) addAll(list map[string]json.RawMessage) error {
 	return nil
 }
 
-func shapeOf(raw json.RawMessage) (*shape, error) {
+// shapeOf is the shape of the schema raw, which lies in level others.
+func shapeOf(raw json.RawMessage, level int) (*shape, error) {
+	if level > mostLevels {
+		return nil, fmt.Errorf("it lies deeper than %d levels", mostLevels)
+	}
 	var doc struct {
 		Type       string          `json:"type"`
 		Example    any             `json:"example"`
@@ -50,13 +64,13 @@ func shapeOf(raw json.RawMessage) (*shape, error) {
 	s := &shape{kind: strings.ToLower(doc.Type)}
 	switch s.kind {
 	case "object":
-		return objectOf(doc.Properties)
+		return objectOf(doc.Properties, level)
 	case "array":
 		if doc.Items == nil {
 			return s, nil
 		}
 		var err error
-		s.items, err = shapeOf(doc.Items)
+		s.items, err = shapeOf(doc.Items, level+1)
 		return s, err
 	case "":
 		return nil, fmt.Errorf("it has no type")
@@ -106,6 +120,9 @@ func (s *shape) appendJSON(dst []byte, rand func() float64) []byte {
 		}
 		dst = append(dst, '[')
 		for i := range below(3, rand) + 1 {
+			if i > 0 && len(dst) >= enough {
+				break
+			}
 			if i > 0 {
 				dst = append(dst, ',')
 			}
@@ -139,7 +156,10 @@ func (s *shape) appendXML(dst []byte, level int, rand func() float64) []byte {
 			continue
 		}
 		indent := strings.Repeat("  ", level)
-		for range n {
+		for i := range n {
+			if i > 0 && len(dst) >= enough {
+				break
+			}
 			dst = append(append(append(append(dst, indent...), '<'), p.name...), '>')
 			if of.kind == "object" {
 				dst = append(of.appendXML(append(dst, '\n'), level+1, rand), indent...)
