@@ -66,7 +66,7 @@ func printMatch(w io.Writer, said *app.Explanation) {
 
 func printCandidates(out *bytes.Buffer, said *app.Explanation) {
 	printRoutes(out, "routes in the order in which they are asked", said.Candidates, said.More)
-	printRoutes(out, "routes that suit the request, and that no request meets", said.LeftOut, false)
+	printRoutes(out, "routes that suit the request, and that no request meets", said.LeftOut, said.MoreLeftOut)
 }
 
 func printRoutes(out *bytes.Buffer, title string, list []app.Candidate, more bool) {

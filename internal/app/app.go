@@ -73,7 +73,8 @@ type Gateway struct {
 	ready    atomic.Bool
 	stopping atomic.Bool
 
-	profiling sync.Mutex // what a profile turns on is the process's
+	profiling  sync.Mutex    // what a profile turns on is the process's
+	explaining chan struct{} // has room for one explanation
 
 	sockets     *listen.Sockets
 	room        *listen.Room
@@ -99,7 +100,7 @@ type Gateway struct {
 // Start runs a gateway and returns once it serves. ctx bounds only the start.
 // What was started is stopped again when something fails.
 func Start(ctx context.Context, o Options) (*Gateway, error) {
-	g := &Gateway{Options: o, began: time.Now(), loaded: make(chan struct{}), failed: make(chan error, 1)}
+	g := &Gateway{Options: o, began: time.Now(), loaded: make(chan struct{}), explaining: make(chan struct{}, 1), failed: make(chan error, 1)}
 	if n := int(o.Config.Nginx.Processes); n > 0 {
 		runtime.GOMAXPROCS(n)
 	}

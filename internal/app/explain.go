@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"weir/internal/config"
 	"weir/internal/engine"
@@ -43,7 +44,7 @@ func (g *Gateway) explainQuery(w http.ResponseWriter, r *http.Request) {
 		refuseExplain(w, http.StatusBadRequest, err)
 		return
 	}
-	g.explain(w, q)
+	g.explain(w, r, q)
 }
 
 // maxQuestion bounds the text of a question.
@@ -62,21 +63,43 @@ func (g *Gateway) explainBody(w http.ResponseWriter, r *http.Request) {
 		refuseExplain(w, http.StatusBadRequest, errors.New("something follows the question"))
 		return
 	}
-	g.explain(w, q)
+	g.explain(w, r, q)
 }
 
-func (g *Gateway) explain(w http.ResponseWriter, q Question) {
+// explainPatience bounds an explanation, with the wait for those before it. How long
+// one takes depends on how many routes there are.
+const explainPatience = 5 * time.Second
+
+var errNotExplained = fmt.Errorf("not explained within %s: too many routes suit the request, or others are being explained", explainPatience)
+
+func (g *Gateway) explain(w http.ResponseWriter, r *http.Request, q Question) {
 	e, err := g.engineFor(q.Product)
 	if err != nil {
 		refuseExplain(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	said, err := e.Explain(q)
-	if err != nil {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), explainPatience, errNotExplained)
+	defer cancel()
+	said, err := g.inTurn(ctx, func() (*Explanation, error) { return e.Explain(ctx, q) })
+	switch {
+	case ctx.Err() != nil:
+		refuseExplain(w, http.StatusServiceUnavailable, context.Cause(ctx))
+	case err != nil:
 		refuseExplain(w, http.StatusBadRequest, err)
-		return
+	default:
+		writeJSON(w, http.StatusOK, said)
 	}
-	writeJSON(w, http.StatusOK, said)
+}
+
+// inTurn explains one question at a time, so that requests keep the other processors.
+func (g *Gateway) inTurn(ctx context.Context, explain func() (*Explanation, error)) (*Explanation, error) {
+	select {
+	case g.explaining <- struct{}{}:
+		defer func() { <-g.explaining }()
+		return explain()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // engineFor is the data plane of 3scale products, or of routes, or the only one
@@ -157,7 +180,7 @@ func ExplainObjects(ctx context.Context, c *config.Config, q Question) (said *Ex
 		return nil, err
 	}
 	g.state.Apply(new(declared.State).Next(items).Since(nil))
-	return g.explainOffline(q)
+	return g.explainOffline(ctx, q)
 }
 
 // ExplainProducts explains a request to the 3scale products that a gateway with
@@ -173,26 +196,26 @@ func ExplainProducts(ctx context.Context, c *config.Config, products *config.API
 	if products.Portal.Loader == "lazy" {
 		g.wantHost(q.Host)
 	}
-	return explainWith(engine.Config{Products: true, State: g.state, Log: g.log}, q)
+	return explainWith(ctx, engine.Config{Products: true, State: g.state, Log: g.log}, q)
 }
 
 // explainOffline explains with an engine that serves nobody.
-func (g *Gateway) explainOffline(q Question) (*Explanation, error) {
+func (g *Gateway) explainOffline(ctx context.Context, q Question) (*Explanation, error) {
 	cfg, err := g.engineConfig()
 	if err != nil {
 		return nil, err
 	}
-	return explainWith(cfg, q)
+	return explainWith(ctx, cfg, q)
 }
 
-func explainWith(cfg engine.Config, q Question) (*Explanation, error) {
+func explainWith(ctx context.Context, cfg engine.Config, q Question) (*Explanation, error) {
 	e := engine.New(cfg)
 	defer e.Shutdown(context.Background())
-	said, err := e.Explain(q)
-	if err != nil {
-		return nil, BadQuestion{err}
+	said, err := e.Explain(ctx, q)
+	if err != nil && ctx.Err() == nil {
+		err = BadQuestion{err}
 	}
-	return said, nil
+	return said, err
 }
 
 // A BadQuestion is an error that says what is wrong with a Question.

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -38,6 +40,36 @@ func TestExplainByControlAPI(t *testing.T) {
 		if status != c.status || route != c.route || !strings.Contains(said.Problem, c.problem) {
 			t.Errorf("%s %s %.40s: %d, route %q, %q", c.method, c.query, c.body, status, route, said.Problem)
 		}
+	}
+}
+
+// One question is answered at a time; who waits for it can give up.
+func TestExplainInTurn(t *testing.T) {
+	o, _ := options(t, t.TempDir(), "deployment: {admin: {admin_key_required: false, admin_listen: {port: 0}}}")
+	g := start(t, o)
+	defer stop(t, g)
+	root := "http://" + g.Control().String() + "/v1/explain?url=/a"
+	g.explaining <- struct{}{} // another one
+	answered := make(chan int)
+	go func() {
+		status, _ := ask(t, "GET", root, "")
+		answered <- status
+	}()
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errNotExplained)
+	w := httptest.NewRecorder()
+	g.explainQuery(w, httptest.NewRequestWithContext(over, "GET", "/v1/explain?url=/a", nil))
+	if w.Code != 503 || !strings.Contains(w.Body.String(), errNotExplained.Error()) {
+		t.Errorf("who gave up: %d %s", w.Code, w.Body)
+	}
+	select {
+	case status := <-answered:
+		t.Errorf("answered beside another one: %d", status)
+	default:
+	}
+	<-g.explaining
+	if status := <-answered; status != 200 {
+		t.Errorf("in turn: %d", status)
 	}
 }
 

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,47 @@ func TestSlowBody(t *testing.T) {
 	}
 	if err := <-failed; err == nil {
 		t.Error("half a body was taken for a whole one")
+	}
+}
+
+// An answer that is not read is given up; before, it was kept for ever.
+func TestSlowAnswer(t *testing.T) {
+	failed := make(chan error, 1)
+	server := httptest.NewServer(patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece := make([]byte, 1024); ; {
+			if _, err := w.Write(piece); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}), 10*time.Millisecond))
+	defer server.Close()
+	client, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the answer ended with %v", err)
+	}
+}
+
+// A connection that was without a call for longer than that serves the next.
+func TestPatienceBetweenCalls(t *testing.T) {
+	server := httptest.NewServer(patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}), 50*time.Millisecond))
+	defer server.Close()
+	for range 2 {
+		res, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

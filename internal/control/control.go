@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
 	"weir/internal/dialect/apisix"
@@ -101,8 +102,9 @@ func API(c Config) http.Handler {
 	mux.HandleFunc("GET /v1/status", c.report)
 	mux.HandleFunc("GET /v1/healthcheck", c.allHealth)
 	mux.HandleFunc("GET /v1/healthcheck/{rest...}", c.oneHealth)
+	turn := new(sync.Mutex)
 	for _, k := range []model.Kind{model.KindRoute, model.KindService, model.KindUpstream} {
-		mux.HandleFunc("GET /v1/"+k.Dir(), c.all(k))
+		mux.HandleFunc("GET /v1/"+k.Dir(), c.all(k, turn))
 		mux.HandleFunc("GET /v1/"+k.String()+"/{id...}", c.one(k))
 	}
 	mux.HandleFunc("GET /v1/plugin_metadatas", c.allMetadata)

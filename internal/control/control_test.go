@@ -1,12 +1,16 @@
 package control
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
+	"weir/internal/dialect/apisix"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/snapshot"
@@ -96,4 +100,33 @@ func TestMetadataIsListedByPriority(t *testing.T) {
 	}
 	a.Apply(put)
 	check(t, API(Config{Snapshot: a.Current}), "GET", "/v1/plugin_metadatas", 200, `[{"id":"top"},{"id":"low"},{"id":"off"}]`)
+}
+
+// A list whose client is gone is not made up to its end.
+func TestListEndsWithItsClient(t *testing.T) {
+	a := snapshot.New(snapshot.Config{})
+	defer a.Close()
+	put := model.Delta{Revision: 1}
+	for i := range 1000 {
+		put.Put = append(put.Put, model.Object{Key: model.Key{Kind: model.KindService, ID: strconv.Itoa(i)}, Raw: []byte(`{}`)})
+	}
+	a.Apply(put)
+	api := API(Config{Snapshot: a.Current, Documents: apisix.New(apisix.Options{})})
+	gone, leave := context.WithCancel(t.Context())
+	w := &leaver{ResponseRecorder: httptest.NewRecorder(), leave: leave}
+	api.ServeHTTP(w, httptest.NewRequestWithContext(gone, "GET", "/v1/services", nil))
+	if n := bytes.Count(w.Body.Bytes(), []byte(`"key"`)); n == 0 || n > 500 {
+		t.Errorf("%d of 1000 objects were told of", n)
+	}
+}
+
+// A leaver is a client that leaves at the first part of an answer.
+type leaver struct {
+	*httptest.ResponseRecorder
+	leave func()
+}
+
+func (l *leaver) Write(p []byte) (int, error) {
+	l.leave()
+	return l.ResponseRecorder.Write(p)
 }

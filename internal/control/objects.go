@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"weir/internal/document"
 	"weir/internal/model"
@@ -31,7 +33,7 @@ type object struct {
 
 // object tells of an object. Secrets come as the store has them, private keys
 // not at all.
-func (c *Config) object(o model.Object, faults map[string]error) object {
+func (c *Config) object(o model.Object, faults map[string]error, specs map[string]plugin.Spec) object {
 	v := c.Documents.Fill(o.Kind, o.Raw)
 	if v.Is(document.Object) {
 		v.Set("id", document.NewString(o.ID))
@@ -41,7 +43,7 @@ func (c *Config) object(o model.Object, faults map[string]error) object {
 			tls.Delete("client_key")
 		}
 	}
-	c.fillPlugins(v.Get("plugins"))
+	fillPlugins(v.Get("plugins"), specs)
 	told := object{
 		Key: c.KeyPrefix + "/" + o.Key.String(), Value: v.Append(nil),
 		Created: o.Created, Modified: o.Modified, Domain: hasDomain(v) || hasDomain(v.Get("upstream")),
@@ -54,13 +56,9 @@ func (c *Config) object(o model.Object, faults map[string]error) object {
 
 // fillPlugins gives the configurations of plugins their defaults, where they
 // satisfy their schemas.
-func (c *Config) fillPlugins(confs *document.Value) {
+func fillPlugins(confs *document.Value, specs map[string]plugin.Spec) {
 	if !confs.Is(document.Object) {
 		return
-	}
-	specs := map[string]plugin.Spec{}
-	for _, s := range c.Snapshot().Plugins() {
-		specs[s.Name] = s
 	}
 	for i, m := range confs.Members {
 		spec, here := specs[m.Name]
@@ -90,6 +88,15 @@ func hasDomain(up *document.Value) bool {
 	})
 }
 
+// enabled are the plugins of a state by name.
+func enabled(s *snapshot.Snapshot) map[string]plugin.Spec {
+	specs := map[string]plugin.Spec{}
+	for _, spec := range s.Plugins() {
+		specs[spec.Name] = spec
+	}
+	return specs
+}
+
 // faults are the reasons why objects do not run as they are, by path.
 func faults(s *snapshot.Snapshot) map[string]error {
 	found := map[string]error{}
@@ -101,16 +108,34 @@ func faults(s *snapshot.Snapshot) map[string]error {
 	return found
 }
 
-// all lists the objects of a kind by id.
-func (c *Config) all(k model.Kind) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
+// all lists the objects of a kind by id. To fill in their defaults takes time: the
+// lists take turns with it, object by object, and end when their clients are gone.
+func (c *Config) all(k model.Kind, turn *sync.Mutex) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		s := c.Snapshot()
-		wrong := faults(s)
-		list := []object{}
+		wrong, specs := faults(s), enabled(s)
+		w.Header().Set("Content-Type", "application/json")
+		out := bufio.NewWriter(w)
+		defer out.Flush() // an error means that the client is gone
+		separator := "["
 		for _, o := range sorted(s, k) {
-			list = append(list, c.object(o, wrong))
+			if r.Context().Err() != nil {
+				return
+			}
+			turn.Lock()
+			text, err := json.Marshal(c.object(o, wrong, specs))
+			turn.Unlock()
+			if err != nil { // of a document that is none
+				continue
+			}
+			_, _ = out.WriteString(separator)
+			_, _ = out.Write(text)
+			separator = ","
 		}
-		answer(w, http.StatusOK, list)
+		if separator == "[" {
+			_, _ = out.WriteString(separator)
+		}
+		_, _ = out.WriteString("]\n")
 	}
 }
 
@@ -126,7 +151,7 @@ func (c *Config) one(k model.Kind) http.HandlerFunc {
 			answer(w, http.StatusNotFound, failure{fmt.Sprintf("%s[%s] not found", k, id)})
 			return
 		}
-		answer(w, http.StatusOK, c.object(o, faults(s)))
+		answer(w, http.StatusOK, c.object(o, faults(s), enabled(s)))
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ type Explanation struct {
 	More       bool        `json:"more_candidates,omitempty"` // there are more than are shown
 
 	// LeftOut are routes that suit the request and that no request meets.
-	LeftOut []Candidate `json:"left_out,omitempty"`
+	LeftOut     []Candidate `json:"left_out,omitempty"`
+	MoreLeftOut bool        `json:"more_left_out,omitempty"`
 
 	Route        *Named `json:"route,omitempty"`
 	Product      *Named `json:"product,omitempty"`
@@ -115,7 +117,7 @@ type Destination struct {
 	Retries int      `json:"retries"` // further tries after the first
 }
 
-// maxCandidates bounds an explanation.
+// maxCandidates bounds an explanation, each of its lists of routes.
 const maxCandidates = 100
 
 var (
@@ -124,8 +126,8 @@ var (
 )
 
 // Explain says what the request would meet in the current state. An error says
-// what is wrong with the question.
-func (e *Engine) Explain(q Question) (*Explanation, error) {
+// what is wrong with the question, or that ctx was over before there was an answer.
+func (e *Engine) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	if !strings.HasPrefix(q.Target, "/") {
 		return nil, errTarget
 	}
@@ -151,9 +153,9 @@ func (e *Engine) Explain(q Question) (*Explanation, error) {
 	case e.Products:
 		x.explainProduct(snap, out)
 	default:
-		x.explainRoute(snap, q, out)
+		x.explainRoute(ctx, snap, q, out)
 	}
-	return out, nil
+	return out, ctx.Err()
 }
 
 // ask makes the question the exchange's request.
@@ -189,8 +191,11 @@ func (out *Explanation) note(text string) { out.Notes = append(out.Notes, text) 
 
 func (out *Explanation) refuse(status int, reason string) { out.Status, out.Reason = status, reason }
 
-func (x *exchange) explainRoute(snap *snapshot.Snapshot, q Question, out *Explanation) {
+func (x *exchange) explainRoute(ctx context.Context, snap *snapshot.Snapshot, q Question, out *Explanation) {
 	snap.Candidates(&x.ctx, func(c snapshot.Candidate) bool {
+		if ctx.Err() != nil {
+			return false
+		}
 		if len(out.Candidates) >= maxCandidates && c.Why != "" {
 			out.More = true
 			return true
@@ -198,10 +203,16 @@ func (x *exchange) explainRoute(snap *snapshot.Snapshot, q Question, out *Explan
 		out.Candidates = append(out.Candidates, Candidate{c.ID, c.Name, c.Path, c.Host, c.Why, c.Why == ""})
 		return true
 	})
-	snap.LeftOut(&x.ctx, func(c snapshot.Candidate) bool {
+	snap.LeftOut(ctx, &x.ctx, func(c snapshot.Candidate) bool {
+		if out.MoreLeftOut = len(out.LeftOut) == maxCandidates; out.MoreLeftOut {
+			return false
+		}
 		out.LeftOut = append(out.LeftOut, Candidate{c.ID, c.Name, c.Path, c.Host, c.Why, false})
-		return len(out.LeftOut) < maxCandidates
+		return true
 	})
+	if ctx.Err() != nil {
+		return
+	}
 	global, open := snap.Global()
 	if !open {
 		out.refuse(503, "a global rule that may guard something does not run")

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -160,7 +162,7 @@ func checkCandidates(t *testing.T, said *Explanation) {
 // explain explains and returns the plans, too.
 func (g *gateway) explain(q Question) (plans [4]*plan.Plan, said *Explanation) {
 	g.t.Helper()
-	said, err := g.Explain(q)
+	said, err := g.Explain(g.t.Context(), q)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -175,7 +177,7 @@ func (g *gateway) explain(q Question) (plans [4]*plan.Plan, said *Explanation) {
 	x.ctx.Index = snap
 	x.identify()
 	x.readPath()
-	x.explainRoute(snap, q, new(Explanation))
+	x.explainRoute(g.t.Context(), snap, q, new(Explanation))
 	return x.run.Plans(), said
 }
 
@@ -258,6 +260,25 @@ func TestExplainLeftOut(t *testing.T) {
 	}
 }
 
+// However many routes suit a request, an explanation has an end, and says so.
+func TestExplainBounds(t *testing.T) {
+	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
+	var objects []string
+	for i := range maxCandidates + 50 {
+		objects = append(objects, fmt.Sprint("routes/off", i), `{"uri":"/a","status":0}`, fmt.Sprint("routes/other", i), `{"uri":"/a","methods":["POST"]}`)
+	}
+	g.put(objects...)
+	_, said := g.explain(Question{Target: "/a"})
+	if len(said.LeftOut) != maxCandidates || !said.MoreLeftOut || len(said.Candidates) != maxCandidates || !said.More {
+		t.Errorf("%d left out, more %t, %d candidates, more %t", len(said.LeftOut), said.MoreLeftOut, len(said.Candidates), said.More)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if said, err := g.Explain(over, Question{Target: "/a"}); !errors.Is(err, context.Canceled) || len(said.Candidates)+len(said.LeftOut) > 0 {
+		t.Errorf("after the end: %v, %+v", err, said)
+	}
+}
+
 // A key counts for the plugins in multi-auth, too; without a caller that is said.
 func TestExplainCaller(t *testing.T) {
 	g := startPlugins(t, router.HostURI, nil, append(phasedPlugins(), multiauth.Plugin, basicauth.Plugin))
@@ -286,7 +307,7 @@ func TestExplainCaller(t *testing.T) {
 func TestExplainRefuses(t *testing.T) {
 	g := startPlugins(t, router.HostURI, nil, phasedPlugins())
 	for _, q := range []Question{{}, {Target: "http://x/"}, {Target: "/", Client: "me"}, {Target: "/", Consumer: "a", Key: "b"}} {
-		if _, err := g.Explain(q); err == nil {
+		if _, err := g.Explain(g.t.Context(), q); err == nil {
 			t.Errorf("%+v is explained", q)
 		}
 	}

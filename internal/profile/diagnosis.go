@@ -48,12 +48,14 @@ func (d *Diagnosis) add(title, verdict string, evidence []string) {
 
 func (d *Diagnosis) bound() {
 	var seen, bad []string
+	loaded := d.capture.Whole().Requests > 0 // otherwise nothing is known of requests
 	for _, f := range d.capture.Findings() {
 		seen = append(seen, f.What+": "+f.Seen)
-		if f.Good {
-			d.RuledOut = append(d.RuledOut, "as the cause, "+f.What+": "+f.Seen)
-		} else {
+		switch {
+		case !f.Good:
 			bad = append(bad, f.What+": "+f.Advice)
+		case loaded:
+			d.RuledOut = append(d.RuledOut, "as the cause, "+f.What+": "+f.Seen)
 		}
 	}
 	verdict := "Yes: the gateway's cores are near saturation while its load, its upstreams and its answers are steady."
@@ -123,20 +125,25 @@ func (d *Diagnosis) multiplied() {
 }
 
 func (d *Diagnosis) counted() {
+	const title = "How often does each function run for a request?"
 	c := &d.capture.Calls
 	w := d.capture.Whole()
+	if w.Requests == 0 {
+		d.add(title, "No request came: nothing was counted.", nil)
+		return
+	}
 	var seen []string
 	for _, f := range firsts(c.Functions) {
 		seen = append(seen, fmt.Sprintf("%.2f %s %s of %s", each(f.Count, c.Requests), f.Plugin, f.Phase, f.From))
 	}
 	seen = append(seen, fmt.Sprintf("%.2f upstream tries, %.1f objects allocated, %.1f µs of CPU",
-		each(w.Tries, w.Requests), each(w.Mallocs, w.Requests), float64(w.CPU.Nanoseconds())/1e3/float64(max(w.Requests, 1))))
+		each(w.Tries, w.Requests), each(w.Mallocs, w.Requests), float64(w.CPU.Nanoseconds())/1e3/float64(w.Requests)))
 	verdict := fmt.Sprintf("A request runs %.2f functions of plugins.", c.all())
 	d.Measured = append(d.Measured, verdict+" "+seen[len(seen)-1]+" per request.")
 	if tries := each(w.Tries, w.Requests); tries <= 1.01 {
 		d.RuledOut = append(d.RuledOut, fmt.Sprintf("retries: %.2f upstream tries per request", tries))
 	}
-	d.add("How often does each function run for a request?", verdict, seen)
+	d.add(title, verdict, seen)
 }
 
 // Pair ends the diagnosis with the result of a paired run of the suspect.

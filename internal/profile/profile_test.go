@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,11 @@ func TestDiagnosis(t *testing.T) {
 	idle.Unpaired("", "nothing")
 	if len(idle.Steps) != 5 || idle.Suspect != "" || !strings.HasPrefix(idle.Steps[0].Verdict, "Not") {
 		t.Errorf("idle: %+v", idle)
+	}
+	// Of no request nothing is counted, and nothing ruled out.
+	quiet := Diagnose("x", time.Unix(0, 0), &Capture{Cores: 1, Windows: []Window{window(0, 0, time.Second, 0)}}, analysed(t))
+	if said := fmt.Sprint(quiet.RuledOut, quiet.Measured, quiet.Steps[3]); strings.Contains(said, "per request") || strings.Contains(said, "as the cause") {
+		t.Errorf("without load: %s", said)
 	}
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -54,11 +55,15 @@ func (s *Snapshot) why(m router.Candidate[*Route], c *plugin.Ctx) string {
 }
 
 // LeftOut visits the stored routes that suit c, by host, path, method and predicate,
-// and that no request meets, until visit returns false.
-func (s *Snapshot) LeftOut(c *plugin.Ctx, visit func(Candidate) bool) {
+// and that no request meets, until visit returns false or ctx is over. Their
+// predicates are compiled for it.
+func (s *Snapshot) LeftOut(ctx context.Context, c *plugin.Ctx, visit func(Candidate) bool) {
 	left := map[string]*routeEntry{}
 	out := s.router.Like().Edit()
 	for id, e := range s.routes.All() {
+		if ctx.Err() != nil {
+			return
+		}
 		if e.running == nil && e.doc != nil {
 			left[id] = e
 			out.Insert(s.outline(e.doc))
@@ -67,6 +72,9 @@ func (s *Snapshot) LeftOut(c *plugin.Ctx, visit func(Candidate) bool) {
 	r := out.Router()
 	q := router.Request{Method: c.Request.Method, Host: c.Request.Host, Path: c.PathToMatch()}
 	r.Explain(q, c, func(m router.Candidate[*Route]) bool {
+		if ctx.Err() != nil {
+			return false
+		}
 		e := left[m.Route.ID]
 		if e == nil || m.Reason != router.Predicate {
 			return true
