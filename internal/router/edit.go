@@ -83,12 +83,7 @@ func (e *Edit[V]) changes() []change[V] {
 	for route := range e.want {
 		hosts := []string{""}
 		if e.from.kind == HostURI && len(route.Hosts) > 0 {
-			hosts = hosts[:0]
-			for _, h := range route.Hosts {
-				if h = strings.ToLower(h); h != "" && !slices.Contains(hosts, h) {
-					hosts = append(hosts, h)
-				}
-			}
+			hosts = namesOf(route.Hosts)
 		}
 		entries := entriesOf(route, e.from.kind)
 		for _, host := range hosts {
@@ -105,6 +100,18 @@ func (e *Edit[V]) changes() []change[V] {
 		)
 	})
 	return list
+}
+
+// namesOf are the hosts in small letters, each once.
+func namesOf(hosts []string) []string {
+	var names []string
+	for _, h := range hosts {
+		if h != "" {
+			names = append(names, strings.ToLower(h))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func comparePlaces[V any](a, b *entry[V]) int {

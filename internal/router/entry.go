@@ -105,8 +105,9 @@ func entriesOf[V any](route *Route[V], kind Kind) []*entry[V] {
 		}
 	}
 	list := make([]*entry[V], 0, len(route.Paths))
+	repeated := repeated(route.Paths)
 	for i, path := range route.Paths {
-		if slices.Contains(route.Paths[:i], path) {
+		if repeated(i) {
 			continue
 		}
 		p := parsePattern(path, kind == URIWithParameter)
@@ -124,6 +125,19 @@ func entriesOf[V any](route *Route[V], kind Kind) []*entry[V] {
 		})
 	}
 	return list
+}
+
+// repeated says of an element whether its text stands before it, too.
+func repeated(list []string) func(i int) bool {
+	const few = 16 // of which comparing is cheaper
+	if len(list) <= few {
+		return func(i int) bool { return slices.Contains(list[:i], list[i]) }
+	}
+	first := make(map[string]int, len(list))
+	for i, text := range slices.Backward(list) {
+		first[text] = i
+	}
+	return func(i int) bool { return first[list[i]] != i }
 }
 
 // compare orders the entries of one place: the first that admits a request wins.

@@ -76,6 +76,14 @@ type Router[V any] struct {
 	ported hosts[V] // of hosts with one
 }
 
+// Places is how many places of a Router a route with these hosts and paths takes.
+func (k Kind) Places(hosts, paths int) int {
+	if k == HostURI && hosts > 0 {
+		return hosts * paths
+	}
+	return paths
+}
+
 // New returns an empty Router.
 func New[V any](kind Kind) Router[V] { return Router[V]{kind: kind} }
 

@@ -3,6 +3,7 @@ package router
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -249,6 +250,28 @@ func TestEdit(t *testing.T) {
 	}
 	if !none.any.empty() || none.plain.exact.Len() > 0 || none.plain.suffix != nil {
 		t.Errorf("something is left: %+v", none)
+	}
+}
+
+// A route with very many hosts or paths, some of them repeated, is found by each, and
+// takes no longer than as many routes: each was compared with all before it.
+func TestManyOfOneRoute(t *testing.T) {
+	const n = 200_000
+	hosts, paths := &Route[int]{ID: "hosts", Paths: []string{"/*"}}, &Route[int]{ID: "paths"}
+	for i := range n {
+		hosts.Hosts = append(hosts.Hosts, "H"+strconv.Itoa(i/2)+".test")
+		paths.Paths = append(paths.Paths, "/p"+strconv.Itoa(i/2))
+	}
+	r := routes(HostURI, hosts, paths)
+	for _, i := range []int{0, 7, n/2 - 1} {
+		byHost, _ := r.Match(Request{Host: "h" + strconv.Itoa(i) + ".test", Path: "/p0"}, nil)
+		byPath, _ := r.Match(Request{Host: "x", Path: "/p" + strconv.Itoa(i)}, nil)
+		if byHost.Route != hosts || byPath.Route != paths {
+			t.Errorf("%d: %v by its host, %v by its path", i, byHost.Route, byPath.Route)
+		}
+	}
+	if got := r.plain.exact.Len(); got != n/2 {
+		t.Errorf("%d hosts, want %d", got, n/2)
 	}
 }
 

@@ -37,6 +37,9 @@ func (x *compiler) check(o model.Object) error {
 		if _, err := predicate(doc); err != nil {
 			return err
 		}
+		if err := x.narrow(doc, doc.Hosts); err != nil {
+			return err
+		}
 		return x.checkParts("routes/"+o.ID, doc.Plugins, doc.Upstream)
 	case model.KindService:
 		doc, err := apisix.Service(o.ID, o.Raw)

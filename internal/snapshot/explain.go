@@ -65,8 +65,10 @@ func (s *Snapshot) LeftOut(ctx context.Context, c *plugin.Ctx, visit func(Candid
 			return
 		}
 		if e.running == nil && e.doc != nil {
-			left[id] = e
-			out.Insert(s.outline(e.doc))
+			if r := s.outline(e.doc); s.with.narrow(e.doc, r.Hosts) == nil {
+				left[id] = e
+				out.Insert(r)
+			}
 		}
 	}
 	r := out.Router()
@@ -94,12 +96,9 @@ func (s *Snapshot) LeftOut(ctx context.Context, c *plugin.Ctx, visit func(Candid
 
 // outline is what a router needs to find the place of a route. It matches nothing.
 func (s *Snapshot) outline(doc *model.Route) *router.Route[*Route] {
-	hosts := doc.Hosts
-	if service, ok := s.services.Get(doc.ServiceID); ok && len(hosts) == 0 && service.service != nil {
-		hosts = service.service.Hosts
-	}
+	service, _ := s.services.Get(doc.ServiceID)
 	return &router.Route[*Route]{
-		ID: doc.ID, Paths: doc.Paths, Hosts: hosts, Methods: doc.Methods, Priority: doc.Priority,
+		ID: doc.ID, Paths: doc.Paths, Hosts: hostsOf(doc, service), Methods: doc.Methods, Priority: doc.Priority,
 		Match: func(*plugin.Ctx) bool { return false },
 	}
 }

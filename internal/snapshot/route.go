@@ -172,6 +172,9 @@ func (n *next) compileRoute(doc *model.Route) (*router.Route[*Route], error) {
 
 func (n *next) compileParts(doc *model.Route) (*router.Route[*Route], error) {
 	service, ok := n.serviceOf(doc)
+	if err := n.narrow(doc, hostsOf(doc, service)); err != nil {
+		return nil, err
+	}
 	switch {
 	case service != nil && service.closed && !doc.Disabled:
 		return n.idle(doc, nil, 503)
@@ -263,13 +266,10 @@ func (n *next) inline(doc *model.Route, service *serviceEntry) (*Upstream, error
 // entry is what the router holds of a route.
 func (n *next) entry(doc *model.Route, service *serviceEntry, r *Route) *router.Route[*Route] {
 	r.Route = plugin.Route{ID: doc.ID, Name: doc.Name, ServiceID: doc.ServiceID, Labels: doc.Labels}
-	hosts, websocket := doc.Hosts, doc.Websocket
+	websocket := doc.Websocket
 	if service != nil {
 		s := service.service
 		r.ServiceName = s.Name
-		if len(hosts) == 0 {
-			hosts = s.Hosts
-		}
 		if r.UpstreamID == "" && doc.Upstream == nil {
 			r.UpstreamID = s.UpstreamID
 		}
@@ -282,11 +282,31 @@ func (n *next) entry(doc *model.Route, service *serviceEntry, r *Route) *router.
 	return &router.Route[*Route]{
 		ID:       doc.ID,
 		Paths:    doc.Paths,
-		Hosts:    hosts,
+		Hosts:    hostsOf(doc, service),
 		Methods:  doc.Methods,
 		Priority: doc.Priority,
 		Value:    r,
 	}
+}
+
+// hostsOf are a route's hosts: its own, or those of its service.
+func hostsOf(doc *model.Route, service *serviceEntry) []string {
+	if len(doc.Hosts) == 0 && service != nil && service.service != nil {
+		return service.service.Hosts
+	}
+	return doc.Hosts
+}
+
+// mostPlaces bounds what one document can make the router hold: hosts are multiplied
+// by paths.
+const mostPlaces = 1 << 18
+
+// narrow fails for a route with more places than that.
+func (x *compiler) narrow(doc *model.Route, hosts []string) error {
+	if n := x.config.Router.Places(len(hosts), len(doc.Paths)); n > mostPlaces {
+		return fmt.Errorf("%d hosts with %d uris are %d places, more than the %d that a route may have", len(hosts), len(doc.Paths), n, mostPlaces)
+	}
+	return nil
 }
 
 func orElse(m, other map[string]string) map[string]string {
@@ -346,6 +366,9 @@ func (n *next) refusal(doc *model.Route, err error) *router.Route[*Route] {
 	service, ok := n.serviceOf(doc)
 	if !ok {
 		service = nil
+	}
+	if n.narrow(doc, hostsOf(doc, service)) != nil {
+		return nil // as if it were not there: there is no room for it
 	}
 	r := n.entry(doc, service, &Route{Fault: 503})
 	if r.Match, err = predicate(doc); err != nil {

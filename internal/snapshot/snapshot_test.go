@@ -385,6 +385,43 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// listOf are so many texts of a form, as JSON.
+func listOf(n int, form string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"`+form+`"`, i)
+	}
+	return "[" + b.String()[1:] + "]"
+}
+
+// Hosts are multiplied by paths: of one document of a megabyte the router held hundreds
+// of gigabytes. Such a route does not run, by whatever way it becomes one.
+func TestPlacesAreBounded(t *testing.T) {
+	b := newBench(t)
+	wide := `{"hosts":` + listOf(600, "h%d.test") + `,"uris":` + listOf(600, "/p%d") + `,"plugins":{"gate":{"v":1}},` + node + `}`
+	if err := b.Check(model.Object{Key: keyOf("routes/1"), Raw: []byte(wide)}); err == nil || !strings.Contains(err.Error(), "600 hosts with 600 uris are 360000 places") {
+		t.Errorf("check: %v", err)
+	}
+	b.put("routes/1", wide)
+	if r := match(b.Current(), "h1.test", "/p1"); r != nil {
+		t.Errorf("a wide route runs: %+v", r)
+	}
+	b.put("services/s", `{"hosts":["h1.test"],`+node+`}`, "routes/2", `{"uris":`+listOf(600, "/p%d")+`,"service_id":"s"}`)
+	if r := match(b.Current(), "h1.test", "/p1"); r == nil || r.Fault != 0 {
+		t.Errorf("a route of one host: %+v", r)
+	}
+	b.put("services/s", `{"hosts":`+listOf(600, "h%d.test")+`,`+node+`}`)
+	if r := match(b.Current(), "h1.test", "/p1"); r == nil || r.Fault != 0 {
+		t.Errorf("its last good form: %+v", r)
+	}
+	faults := maps.Collect(b.Current().Faults)
+	for _, path := range []string{"routes/1", "routes/2"} {
+		if err := faults[path]; err == nil || !strings.Contains(err.Error(), "360000 places") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // Field report 32: what comes in one delta is seen at once or not at all.
 func TestDeltaIsAtomic(t *testing.T) {
 	b := newBench(t)
