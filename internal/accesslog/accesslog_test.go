@@ -13,13 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // request is a finished request whose User-Agent is agent.
 func request(agent string) *plugin.Ctx {

@@ -35,6 +35,7 @@ var floors = map[string][]string{
 	"internal/pemkey":     {},
 	"internal/durable":    {},
 	"internal/staple":     {},
+	"internal/leaktest":   {},
 
 	// 1: the vocabulary, the contract
 	"internal/model":  {"internal/schema"},
@@ -131,7 +132,7 @@ var floors = map[string][]string{
 }
 
 // testOnly are helpers that no product code imports.
-var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/weirtest/planted", "internal/weirtest/planted/clock", "internal/archtest"}
+var testOnly = []string{"internal/plugin/plugintest", "internal/threescale/threescaletest", "internal/redisclient/redistest", "internal/discovery/discoverytest", "internal/weirtest", "internal/weirtest/planted", "internal/weirtest/planted/clock", "internal/leaktest", "internal/archtest"}
 
 // noHTTP are the packages that speak HTTP by wire alone.
 var noHTTP = []string{"internal/wire", "internal/plugin", "internal/plan", "internal/router", "internal/upstream", "internal/engine"}

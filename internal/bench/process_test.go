@@ -23,9 +23,10 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
+
+	"weir/internal/leaktest"
 )
 
 // TestMain lets the test binary stand in for weir: `TEST run -c config.yaml`.
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // fakeWeir serves what the configuration asks for until it is told to end. An

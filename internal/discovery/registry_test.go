@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // scripted is a Backend whose services the test moves.
 type scripted struct {

@@ -1,19 +1,9 @@
 package expr
 
 import (
-	"os"
 	"testing"
 
-	"github.com/dlclark/regexp2"
-	"go.uber.org/goleak"
+	"weir/internal/leaktest"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	regexp2.StopTimeoutClock()
-	if err := goleak.Find(); err != nil && code == 0 {
-		os.Stderr.WriteString(err.Error() + "\n")
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/source/portal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // serve runs the API over a source.
 func serve(t *testing.T, mode string, cfg portal.Config) *httptest.Server {

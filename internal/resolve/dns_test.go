@@ -8,11 +8,12 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"weir/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A server is a DNS server that says what the test wants.
 type server struct {

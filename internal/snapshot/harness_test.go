@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plan"
 	"weir/internal/plugin"
@@ -18,7 +17,7 @@ import (
 	"weir/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // live counts the compiled configurations of the test plugins that are open.
 type live struct{ n atomic.Int64 }

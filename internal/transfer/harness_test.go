@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/keyring"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugins"
 	"weir/internal/source/etcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // The keys that APISIX has by default (apisix-admin.md §8), and one that it
 // does not have.

@@ -17,14 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/resolve"
 	"weir/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A peer is one connection as a scripted node sees it.
 type peer struct {

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // fake is a Eureka.
 type fake struct {

@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/discovery"
 	"weir/internal/discovery/discoverytest"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // endpoints are the members of an Endpoints object with addresses at the ports
 // http (80) and, without a name, 81.

@@ -24,10 +24,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 
 	"weir/internal/engine"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins/clientcontrol"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv("H2_BENCH"); role != "" {
 		os.Exit(benchChild(role))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // An authority signs certificates for tests.

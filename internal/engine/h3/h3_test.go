@@ -24,9 +24,9 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-	"go.uber.org/goleak"
 
 	"weir/internal/engine"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins/keyauth"
@@ -34,7 +34,7 @@ import (
 	"weir/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // issue makes a certificate for host.
 func issue(t *testing.T, host string) (cert, key string) {

@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // clickhouse starts a server that reports what it gets.
 func clickhouse(t *testing.T) (url string, got chan string) {

@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 	"weir/internal/redisclient/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func still() time.Time { return time.Unix(1_000_000, 0) }
 

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 	"weir/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // compiled is the plugin with the configuration, sending to l.
 func compiled(t *testing.T, l net.Listener, more string) plugin.Phases {

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 	"weir/internal/policies/apicast"
@@ -17,7 +16,7 @@ import (
 	"weir/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const config = `{"rules":[
 	{"condition":{"operations":[{"left":"{{status}}","left_type":"liquid","op":"==","right":"200"}]},"metric":"ok_{{ status }}","increment":"{{ resp.headers['increment'] }}"},

@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/threescale"
 	"weir/internal/threescale/threescaletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func compiled(t *testing.T, rt *threescale.Runtime, service, config string) (plugin.Phases, *threescale.Product) {
 	t.Helper()

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/plugin/plugintest"
 	"weir/internal/redisclient/redistest"
@@ -14,7 +13,7 @@ import (
 	"weir/internal/threescale/threescaletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A bench compiles configurations that find each other's counters.
 type bench struct {

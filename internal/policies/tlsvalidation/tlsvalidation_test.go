@@ -22,15 +22,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/crypto/ocsp"
 
+	"weir/internal/leaktest"
 	"weir/internal/plugin"
 	"weir/internal/threescale"
 	"weir/internal/threescale/threescaletest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // begin is the time of the tests.
 var begin = time.Unix(1_700_000_000, 0)

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/source/embed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const patience = 15 * time.Second
 

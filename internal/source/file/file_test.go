@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/dialect/apisix"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins/keyauth"
@@ -30,7 +29,7 @@ import (
 // documents takes long to make.
 var documents = sync.OnceValue(func() *apisix.Checker { return apisix.New(apisix.Options{}) })
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A bench is a source of a file, the objects that it has delivered, and a
 // gateway's state behind it.

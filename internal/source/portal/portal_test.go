@@ -19,13 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/dialect/apicast"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A bench is a source and what it has delivered.
 type bench struct {

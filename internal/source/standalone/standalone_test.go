@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/dialect/apisix"
 	"weir/internal/document"
+	"weir/internal/leaktest"
 	"weir/internal/model"
 	"weir/internal/plugin"
 	"weir/internal/plugins/keyauth"
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("WEIR_STANDALONE_CHILD"); dir != "" {
 		child(dir)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // documents takes long to make.
