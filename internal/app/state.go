@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -143,20 +144,28 @@ func (g *Gateway) openStore(ctx context.Context) error {
 	return nil
 }
 
-// running is the applied state as far as it is the store's: products have a source of
-// their own.
-func (g *Gateway) running() etcd.Running {
-	state := g.state.Current()
-	return func(k model.Kind, yield func(id string, modified int64) bool) {
+// running is the applied state for the store's check.
+func (g *Gateway) running() etcd.Running { return running{g.state.Current()} }
+
+// running is a state as far as it is the store's: products have a source of their own.
+type running struct{ *snapshot.Snapshot }
+
+func (r running) IDs(k model.Kind) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		if k == model.KindProduct {
 			return
 		}
-		for o := range state.Objects(k) {
-			if !yield(o.ID, o.Modified) {
+		for o := range r.Objects(k) {
+			if !yield(o.ID) {
 				return
 			}
 		}
 	}
+}
+
+func (r running) Modified(key model.Key) (revision int64, ok bool) {
+	o, ok := r.Object(key)
+	return o.Modified, ok
 }
 
 func (g *Gateway) openEmbedded(ctx context.Context, cfg etcd.Config) error {

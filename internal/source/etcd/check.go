@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"context"
+	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +25,13 @@ type Check struct {
 	State func() Running
 }
 
-// Running yields the objects of a kind that run in one state, with the revisions of
-// their versions.
-type Running func(k model.Kind, yield func(id string, modified int64) bool)
+// Running is what runs in one state.
+type Running interface {
+	// IDs yields the ids of the objects of a kind, in any order.
+	IDs(k model.Kind) iter.Seq[string]
+	// Modified is the revision of an object's version; ok is false if none runs.
+	Modified(key model.Key) (revision int64, ok bool)
+}
 
 // The kinds of drift.
 const (
@@ -45,6 +51,7 @@ type Checked struct {
 // progress is how far comparing is. It outlives watches.
 type progress struct {
 	cursor string    // path where the next slice begins; empty: at the first
+	listed listing   // what ran from there on, for the next slices
 	began  time.Time // of the cycle
 	next   time.Time // when the next slice is due
 }
@@ -67,6 +74,7 @@ type slice struct {
 	from, to string // paths below the prefix; to is empty at the end of the store
 	keys     int
 	drift    map[string]string // kinds by path
+	listed   listing
 	err      error
 }
 
@@ -108,7 +116,8 @@ func (c *checker) start(ctx context.Context, rev int64) {
 	if from == "" {
 		c.began = c.store.cfg.Now()
 	}
-	c.reading.Go(func() { c.results <- c.compare(ctx, from, rev, running) })
+	listed := c.listed.from(from)
+	c.reading.Go(func() { c.results <- c.compare(ctx, listed, from, rev, running) })
 }
 
 // note remembers what is delivered while a slice is being compared.
@@ -124,26 +133,42 @@ func (c *checker) note(changes []change) {
 // compare reads as much of the store as a slice of the running objects spans. etcd
 // counts all that is left of a range at every read of a part of it, so an open range
 // would cost it the whole store.
-func (c *checker) compare(ctx context.Context, from string, rev int64, running Running) slice {
-	runs, to := ahead(running, from, c.store.cfg.Check.Keys)
+func (c *checker) compare(ctx context.Context, listed listing, from string, rev int64, running Running) slice {
+	n := c.store.cfg.Check.Keys
+	if from == "" || listed.next != "" && len(listed.paths) <= n {
+		listed = ahead(running, from, slicesListed*n)
+	}
+	runs, to := listed.first(n)
 	got, stored := c.read(ctx, from, to, rev)
-	got.drift = map[string]string{}
-	for _, v := range runs {
-		if got.to != "" && v.path >= got.to {
+	got.listed, got.drift = listed, map[string]string{}
+	for path, modified := range stored {
+		switch runs, ok := modifiedAt(running, path); {
+		case !ok:
+			got.drift[path] = DriftMissing
+		case runs != modified:
+			got.drift[path] = DriftRevision
+		}
+	}
+	for _, path := range runs {
+		if got.to != "" && path >= got.to {
 			break
 		}
-		switch modified, ok := stored[v.path]; {
-		case !ok:
-			got.drift[v.path] = DriftExtra
-		case modified != v.modified:
-			got.drift[v.path] = DriftRevision
+		if _, ok := stored[path]; ok {
+			continue
 		}
-		delete(stored, v.path)
-	}
-	for path := range stored {
-		got.drift[path] = DriftMissing
+		if _, ok := modifiedAt(running, path); ok {
+			got.drift[path] = DriftExtra
+		}
 	}
 	return got
+}
+
+func modifiedAt(running Running, path string) (revision int64, ok bool) {
+	key, ok := ObjectKey(path)
+	if !ok {
+		return 0, false
+	}
+	return running.Modified(key)
 }
 
 // read reads the store's keys in a range, as many as a slice may have, and returns the
@@ -178,7 +203,7 @@ func (c *checker) read(ctx context.Context, from, to string, rev int64) (slice, 
 // it was begun is no drift. A slice that could not be read is read again at the next
 // turn.
 func (c *checker) finish(ctx context.Context, got slice, v *view) model.Delta {
-	c.flying = false
+	c.flying, c.listed = false, got.listed
 	d := model.Delta{Revision: v.rev}
 	if got.err != nil {
 		c.store.cfg.Log.Warn("store: the running state could not be compared", "err", got.err)
@@ -212,40 +237,63 @@ func (c *checker) report(got slice) {
 	})
 }
 
-// An entry is a version of an object that runs.
-type entry struct {
-	path     string
-	modified int64
+// slicesListed is for how many slices what runs is listed at a time. Objects are in no
+// order: each listing passes by all of them.
+const slicesListed = 8
+
+// A listing is the paths of what ran when it was made, in order. What has begun to run
+// since is compared for what the store has of it, and whole in the next cycle.
+type listing struct {
+	paths []string
+	next  string // path of the first that has no place here; empty: that is all
 }
 
-// ahead are the first n of what runs from a path on, in order, and the path of the
-// next; empty: that is all.
-func ahead(running Running, from string, n int) (first []entry, next string) {
+// from is the rest of a listing.
+func (l listing) from(path string) listing {
+	i, _ := slices.BinarySearch(l.paths, path)
+	return listing{l.paths[i:], l.next}
+}
+
+// first are the first n, and the path of the next.
+func (l listing) first(n int) (paths []string, next string) {
+	if len(l.paths) > n {
+		return l.paths[:n], l.paths[n]
+	}
+	return l.paths, l.next
+}
+
+// ahead lists the first n of what runs from a path on.
+func ahead(running Running, from string, n int) (l listing) {
 	cut := func() {
-		slices.SortFunc(first, func(a, b entry) int { return strings.Compare(a.path, b.path) })
-		if len(first) > n {
-			first, next = first[:n], first[n].path
+		slices.Sort(l.paths)
+		if len(l.paths) > n {
+			l.paths, l.next = l.paths[:n], l.paths[n]
 		}
 	}
+	seen := 0
 	for k := range model.KindCount {
-		low, high, some := within(k, from, next)
+		low, high, some := within(k, from, l.next)
 		if !some {
 			continue
 		}
-		running(k, func(id string, modified int64) bool {
+		for id := range running.IDs(k) {
+			if seen++; seen%256 == 0 {
+				runtime.Gosched() // requests go first
+			}
 			if id < low || high != "" && id >= high {
-				return true
+				continue
 			}
-			first = append(first, entry{model.Key{Kind: k, ID: id}.String(), modified})
-			if len(first) > 2*n {
+			l.paths = append(l.paths, model.Key{Kind: k, ID: id}.String())
+			if len(l.paths) > 2*n {
 				cut()
-				_, high, some = within(k, from, next)
+				if _, high, some = within(k, from, l.next); !some {
+					break
+				}
 			}
-			return some
-		})
+		}
 	}
 	cut()
-	return first, next
+	return l
 }
 
 // within are the ids of a kind whose paths lie from one path to before another; an

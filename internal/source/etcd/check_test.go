@@ -3,10 +3,12 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,15 +18,35 @@ import (
 	"weir/internal/source/embed"
 )
 
-// running yields objects by path.
-func running(objects map[string]int64) Running {
-	return func(k model.Kind, yield func(id string, modified int64) bool) {
-		for path, modified := range objects {
-			if key, ok := ObjectKey(path); ok && key.Kind == k && !yield(key.ID, modified) {
+// running are revisions of objects by path.
+type running map[string]int64
+
+func (r running) IDs(k model.Kind) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for path := range r {
+			if key, ok := ObjectKey(path); ok && key.Kind == k && !yield(key.ID) {
 				return
 			}
 		}
 	}
+}
+
+func (r running) Modified(key model.Key) (int64, bool) {
+	modified, ok := r[key.String()]
+	return modified, ok
+}
+
+// listed counts the times that what runs is walked.
+type listed struct {
+	running
+	walks *atomic.Int64
+}
+
+func (l listed) IDs(k model.Kind) iter.Seq[string] {
+	if k == model.KindConsumer {
+		l.walks.Add(1)
+	}
+	return l.running.IDs(k)
 }
 
 // TestAhead: slice after slice, what runs comes once and in order.
@@ -40,18 +62,13 @@ func TestAhead(t *testing.T) {
 	for _, n := range []int{1, 3, 50, len(want), 10_000} {
 		var got []string
 		for from := ""; ; {
-			first, next := ahead(running(objects), from, n)
-			for _, v := range first {
-				got = append(got, v.path)
-				if objects[v.path] != v.modified {
-					t.Errorf("%s runs at %d, want %d", v.path, v.modified, objects[v.path])
-				}
-			}
-			if from = next; next == "" {
+			l := ahead(running(objects), from, n)
+			got = append(got, l.paths...)
+			if from = l.next; from == "" {
 				break
 			}
-			if len(first) != n {
-				t.Errorf("%d of %d before %s", len(first), n, next)
+			if len(l.paths) != n {
+				t.Errorf("%d of %d before %s", len(l.paths), n, from)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -78,12 +95,14 @@ func (c *counted) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 }
 
 // TestSlicesAreBounded: etcd counts all of the range that is read, whatever the limit;
-// that is no more than a slice.
+// that is no more than a slice. Nor is all that runs walked for each, and what changes
+// meanwhile is no drift.
 func TestSlicesAreBounded(t *testing.T) {
 	t.Parallel()
 	const keys, slice = 2000, 100
 	s := startEmbed(t, embed.Config{})
 	reads := &counted{KV: s.Client().KV}
+	var walks atomic.Int64
 	s.Client().KV = reads
 	for i := 0; i < keys; i += 100 {
 		var ops []clientv3.Op
@@ -99,15 +118,28 @@ func TestSlicesAreBounded(t *testing.T) {
 	r.store = inProcess(t, s, Config{Check: Check{Every: time.Millisecond, Keys: slice, State: func() Running {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		state := map[string]int64{}
+		state := running{}
 		for k, o := range r.state {
 			state[k.String()] = o.Modified
 		}
-		return running(state)
+		return listed{state, &walks}
 	}}})
 	r.run()
-	eventually(t, "three cycles", func() bool { return r.store.Status().Checked.Cycles >= 3 })
+	cycles := func() int64 { return r.store.Status().Checked.Cycles }
+	for i := 0; cycles() < 3; i++ {
+		key := fmt.Sprintf("consumers/u%d", i%keys)
+		put(t, s.Client(), key, fmt.Sprintf(`{"username":"u%d","desc":"%d"}`, i%keys, i))
+		put(t, s.Client(), fmt.Sprintf("consumers/v%d", i), fmt.Sprintf(`{"username":"v%d"}`, i))
+		if _, err := s.Client().Delete(t.Context(), fmt.Sprintf("/apisix/consumers/v%d", i-5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := cycles()
 	r.stopOnce()
+	// A listing is of slicesListed slices, of which a cycle has a few more than keys/slice.
+	if most := (done + 1) * (2*keys/slice/slicesListed + 1); walks.Load() > most {
+		t.Errorf("what runs was walked %d times in %d cycles", walks.Load(), done)
+	}
 	st := r.store.Status().Checked
 	if len(st.Drift) != 0 || st.Keys < 3*keys {
 		t.Errorf("%+v", st)
