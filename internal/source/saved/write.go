@@ -189,13 +189,14 @@ type output struct {
 }
 
 func (o *output) append(s step) error {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	n, err := o.file.Write(append(b, '\n'))
-	o.size, o.last = o.size+int64(n), s.Time
-	return err
+	o.last = s.Time
+	return json.NewEncoder(o).Encode(s) // in one Write, of memory that is used again
+}
+
+func (o *output) Write(line []byte) (n int, err error) {
+	n, err = o.file.Write(line)
+	o.size += int64(n)
+	return n, err
 }
 
 func (o *output) close() error { return errors.Join(o.file.Sync(), o.file.Close()) }
