@@ -2,6 +2,7 @@ package portal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +25,12 @@ import (
 const unknownKeyEvery = time.Minute
 
 const (
-	discoveryTime  = 10 * time.Second // for an issuer's answers
+	discoveryTime  = 10 * time.Second // for an issuer's answers, and for those of all
 	discoveryPause = 10 * time.Second // after one that was of no use
 
-	discoveryRoom = 16 << 20 // bytes of answers at a time; an issuer's have some kilobytes
+	issuersAtOnce = 32      // that are asked
+	issuerRoom    = 1 << 20 // bytes of an issuer's answers, which have some kilobytes
+	discoveryRoom = 2 * issuersAtOnce * issuerRoom
 )
 
 // issuers are the OIDC parts that were discovered, by endpoint. An endpoint that
@@ -139,6 +143,16 @@ func (s *issuers) failed() (endpoints []string) {
 	return endpoints
 }
 
+// usefulFirst sorts endpoints: those whose last answer was of no use come last, so
+// that no others wait for them.
+func (s *issuers) usefulFirst(endpoints []string) {
+	useless := map[string]int{}
+	for _, endpoint := range s.failed() {
+		useless[endpoint] = 1
+	}
+	slices.SortStableFunc(endpoints, func(a, b string) int { return cmp.Compare(useless[a], useless[b]) })
+}
+
 // only forgets every endpoint that is not among these.
 func (s *issuers) only(endpoints map[string]bool) {
 	s.mu.Lock()
@@ -242,8 +256,7 @@ func readKeys(body []byte) (map[string]json.RawMessage, error) {
 }
 
 // atOnce calls f for 0 to n-1, a few at the same time.
-func atOnce(n int, f func(int)) {
-	const few = 8
+func atOnce(few, n int, f func(int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range min(few, n) {

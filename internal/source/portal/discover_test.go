@@ -202,10 +202,89 @@ func TestUnknownKey(t *testing.T) {
 	})
 }
 
+// However many issuers do not answer, the configuration is there when one of them
+// has had its time, and those that answered last are asked first.
+func TestManySilentIssuers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silent = 300
+		var docs []string
+		for i := range silent {
+			docs = append(docs, oidc(i+10, fmt.Sprintf("http://silent%d", i)))
+		}
+		docs = append(docs, svc(1, "a", ""))
+		var mu sync.Mutex
+		list, down := configs(append([]string{oidc(2, "http://idp")}, docs...)...), true
+		p := roundTripper(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			list, down := list, down
+			mu.Unlock()
+			if strings.HasPrefix(r.URL.Host, "silent") && down {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return transport(func(r *http.Request) (int, string) {
+				switch {
+				case r.URL.Host == "portal":
+					return 200, list
+				case r.URL.Path == "/jwks":
+					return 200, `{"keys":[{"kty":"RSA","kid":"k1","alg":"RS256"}]}`
+				}
+				return 200, `{"issuer":"https://name","jwks_uri":"http://idp/jwks","id_token_signing_alg_values_supported":["RS256"]}`
+			}).RoundTrip(r)
+		})
+		b := start(t, Config{Endpoint: "http://portal", TTL: 5 * time.Minute, Transport: p})
+		defer b.stop()
+		begun := time.Now()
+		b.started()
+		if took := time.Since(begun); took > discoveryTime+time.Second || b.Len() != silent+2 || !strings.Contains(b.product("2"), `"k1"`) {
+			t.Fatalf("%v, %d products, %s", took, b.Len(), b.product("2"))
+		}
+		// An issuer that comes behind all those is asked before them.
+		mu.Lock()
+		list = configs(append(docs, oidc(3, "http://idp/other"), oidc(2, "http://idp"))...)
+		mu.Unlock()
+		time.Sleep(discoveryPause)
+		b.reload()
+		if !strings.Contains(b.product("3"), `"k1"`) || !strings.Contains(b.product("2"), `"k1"`) {
+			t.Error(b.product("3"), b.product("2"))
+		}
+		mu.Lock()
+		down = false
+		mu.Unlock()
+		time.Sleep(unknownKeyEvery + 2*discoveryTime)
+		synctest.Wait()
+		for i := range silent {
+			if id := fmt.Sprint(i + 10); !strings.Contains(b.product(id), `"k1"`) {
+				t.Fatal(id, b.product(id))
+			}
+		}
+	})
+}
+
+// A roundTripper is one that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An issuer that answers without end takes no more than is an issuer's.
+func TestEndlessIssuer(t *testing.T) {
+	is := &issuers{room: room{limit: discoveryRoom, each: issuerRoom, setting: "fixed"}}
+	v, w := is.room.enter(), is.room.enter()
+	if err := v.take(issuerRoom + 1); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes are answered") {
+		t.Error(err)
+	}
+	for range issuersAtOnce {
+		_ = is.room.enter().take(issuerRoom + 32<<10) // what is read at once
+	}
+	if err := w.take(64 << 10); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAtOnce(t *testing.T) {
 	var n atomic.Int32
-	atOnce(0, func(int) { n.Add(1) })
-	atOnce(100, func(i int) { n.Add(int32(i)) })
+	atOnce(8, 0, func(int) { n.Add(1) })
+	atOnce(8, 100, func(i int) { n.Add(int32(i)) })
 	if n.Load() != 4950 {
 		t.Error(n.Load())
 	}

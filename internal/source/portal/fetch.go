@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -26,6 +27,7 @@ const (
 // A room is what may be read of answers at the same time, for one purpose.
 type room struct {
 	limit   int64 // bytes
+	each    int64 // of them, of one visit; 0: all
 	setting string
 	taken   atomic.Int64 // by visits that are not over
 }
@@ -43,12 +45,15 @@ func (v *visit) leave() { v.room.taken.Add(-v.taken.Load()) }
 
 // take takes so many bytes, if there is room for them.
 func (v *visit) take(bytes int64) error {
-	v.taken.Add(bytes)
-	if v.room.taken.Add(bytes) > v.limit {
-		return fmt.Errorf("more than %d bytes are answered (%s)", v.limit, v.setting)
+	own, all := v.taken.Add(bytes), v.room.taken.Add(bytes)
+	if most := v.most(); own > most || all > v.limit {
+		return fmt.Errorf("more than %d bytes are answered (%s)", most, v.setting)
 	}
 	return nil
 }
+
+// most is how many bytes a visit may take.
+func (r *room) most() int64 { return cmp.Or(r.each, r.limit) }
 
 // A fetcher asks HTTP servers, and remembers what they said to ask again only for
 // what has changed.
@@ -216,7 +221,7 @@ func (a *answer) Read(p []byte) (int, error) {
 
 // all is the whole text.
 func (a *answer) all() ([]byte, error) {
-	if a.size > a.visit.limit {
+	if a.size > a.visit.most() {
 		return nil, a.visit.take(a.size)
 	}
 	return document.ReadText(a, a.size)

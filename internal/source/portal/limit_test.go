@@ -114,7 +114,7 @@ func TestIssuerLimit(t *testing.T) {
 	t.Cleanup(s.Close)
 	p := newPorta(t, svc(1, "a", ""))
 	b := start(t, boot(p)).started()
-	if _, err := b.Discover(t.Context(), s.URL); err == nil || !strings.Contains(err.Error(), "more than 16777216 bytes") {
+	if _, err := b.Discover(t.Context(), s.URL); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Error(err)
 	}
 }

@@ -62,7 +62,7 @@ func newOrigin(cfg Config) (*origin, error) {
 	o := &origin{fetcher: f, Config: cfg, where: w}
 	o.v2 = &v2{fetcher: f, Config: cfg, last: &lastGood{}}
 	o.room.limit, o.room.setting = cfg.Limit, "WEIR_PRODUCTS_LIMIT"
-	o.issuers = &issuers{fetcher: f, room: room{limit: discoveryRoom, setting: "fixed"}, now: cfg.Now, known: map[string]*issuer{}}
+	o.issuers = &issuers{fetcher: f, room: room{limit: discoveryRoom, each: issuerRoom, setting: "fixed"}, now: cfg.Now, known: map[string]*issuer{}}
 	return o, nil
 }
 
@@ -240,7 +240,8 @@ func (o *origin) served(entries []*apicast.Entry) []*apicast.Entry {
 	return out
 }
 
-// discovered adds the OIDC parts that the documents do not have.
+// discovered adds the OIDC parts that the documents do not have. However many
+// issuers there are that do not answer, it takes no longer than one of them may.
 func (o *origin) discovered(ctx context.Context, entries []*apicast.Entry) []service {
 	wanted := map[string]bool{}
 	var list []string
@@ -250,8 +251,11 @@ func (o *origin) discovered(ctx context.Context, entries []*apicast.Entry) []ser
 			list = append(list, e.Issuer)
 		}
 	}
+	o.issuers.usefulFirst(list)
 	parts := make([][]byte, len(list))
-	atOnce(len(list), func(i int) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTime)
+	defer cancel()
+	atOnce(issuersAtOnce, len(list), func(i int) {
 		var err error
 		if parts[i], err = o.issuers.part(ctx, list[i], o.keysAge()); err != nil {
 			o.Log.Warn("3scale configuration: tokens of an issuer cannot be verified anew", "kept", parts[i] != nil, "err", err)

@@ -411,9 +411,8 @@ func (s *Source) UnknownKey(issuer string) {
 
 // retryIssuers asks those issuers again whose last answer was of no use.
 func (s *Source) retryIssuers(ctx context.Context) {
-	for _, endpoint := range s.origin.issuers.failed() {
-		s.rekey(ctx, endpoint, -1)
-	}
+	failed := s.origin.issuers.failed()
+	atOnce(issuersAtOnce, len(failed), func(i int) { s.rekey(ctx, failed[i], -1) })
 }
 
 // rekey asks an issuer for its keys, unless they are not older than age.

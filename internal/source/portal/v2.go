@@ -170,7 +170,8 @@ func (p *v2) each(ctx context.Context, v *visit) ([]*apicast.Entry, error) {
 		}
 	}
 	found := make([]*apicast.Entry, len(ids))
-	atOnce(len(ids), func(i int) {
+	const few = 8
+	atOnce(few, len(ids), func(i int) {
 		id := ids[i]
 		version := cmp.Or(p.Versions[id], "latest")
 		address := join(p.Endpoint, fmt.Sprintf("admin/api/services/%s/proxy/configs/%s/%s.json", url.PathEscape(id), p.Environment, url.PathEscape(version)))
