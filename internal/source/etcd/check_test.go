@@ -100,6 +100,7 @@ func (c *counted) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 func TestSlicesAreBounded(t *testing.T) {
 	t.Parallel()
 	const keys, slice = 2000, 100
+	const fresh = 6 // of the keys that come and go, those there at a time: they may not be listed yet
 	s := startEmbed(t, embed.Config{})
 	reads := &counted{KV: s.Client().KV}
 	var walks atomic.Int64
@@ -130,7 +131,7 @@ func TestSlicesAreBounded(t *testing.T) {
 		key := fmt.Sprintf("consumers/u%d", i%keys)
 		put(t, s.Client(), key, fmt.Sprintf(`{"username":"u%d","desc":"%d"}`, i%keys, i))
 		put(t, s.Client(), fmt.Sprintf("consumers/v%d", i), fmt.Sprintf(`{"username":"v%d"}`, i))
-		if _, err := s.Client().Delete(t.Context(), fmt.Sprintf("/apisix/consumers/v%d", i-5)); err != nil {
+		if _, err := s.Client().Delete(t.Context(), fmt.Sprintf("/apisix/consumers/v%d", i+1-fresh)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestSlicesAreBounded(t *testing.T) {
 	if len(st.Drift) != 0 || st.Keys < 3*keys {
 		t.Errorf("%+v", st)
 	}
-	if reads.most > slice+1 || reads.most < slice {
+	if reads.most > slice+1+fresh || reads.most < slice {
 		t.Errorf("etcd counted up to %d keys for a slice of %d", reads.most, slice)
 	}
 }
