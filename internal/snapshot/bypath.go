@@ -2,17 +2,14 @@ package snapshot
 
 import (
 	"slices"
-	"sync"
 
 	"weir/internal/plugin"
 	"weir/internal/threescale"
 )
 
 // A pathIndex finds the mapping rules of a host's products that may cover a path,
-// so that a path that none of them covers does not cost a look at every rule. It is
-// made by the first request that wants it.
+// so that a path that none of them covers does not cost a look at every rule.
 type pathIndex struct {
-	once    sync.Once
 	lengths []int // of the prefixes, increasing
 	rules   map[string][]placedRule
 }
@@ -26,16 +23,14 @@ type placedRule struct {
 // byPath is the first product with a mapping rule for the request. One that does
 // not run has no rules that could be asked.
 func (h host) byPath(c *plugin.Ctx) *productEntry {
-	x := h.paths
-	x.once.Do(func() { x.index(h.all) })
 	path, query := threescale.EscapePath(c.Path), c.RawQuery()
 	argument := func(name string) (string, bool) { return threescale.LastArgument(query, name) }
 	found := len(h.all)
-	for _, n := range x.lengths {
+	for _, n := range h.paths.lengths {
 		if n > len(path) {
 			break
 		}
-		for _, r := range x.rules[path[:n]] {
+		for _, r := range h.paths.rules[path[:n]] {
 			if r.product >= found {
 				break
 			}
@@ -50,10 +45,21 @@ func (h host) byPath(c *plugin.Ctx) *productEntry {
 	return h.all[found]
 }
 
-func (x *pathIndex) index(all []*productEntry) {
-	x.rules = map[string][]placedRule{}
+// indexPaths makes the indices of the hosts whose products have changed, each once in
+// a step.
+func (n *next) indexPaths() {
+	for name := range n.touchedHosts {
+		if at, ok := n.hosts.Get(name); ok {
+			at.paths = newPathIndex(at.all)
+			n.hosts.Set(name, at)
+		}
+	}
+}
+
+func newPathIndex(all []*productEntry) *pathIndex {
+	x := &pathIndex{rules: map[string][]placedRule{}}
 	for i, e := range all {
-		if e.running.Product == nil {
+		if e.running == nil || e.running.Product == nil {
 			continue
 		}
 		for _, r := range e.running.Product.Rules {
@@ -66,4 +72,5 @@ func (x *pathIndex) index(all []*productEntry) {
 	}
 	slices.Sort(x.lengths)
 	x.lengths = slices.Compact(x.lengths)
+	return x
 }

@@ -27,6 +27,7 @@ type next struct {
 
 	touched        map[string]struct{} // routes to be compiled
 	touchedStreams map[string]struct{} // stream routes to be compiled
+	touchedHosts   map[string]struct{} // of products, whose paths are to be indexed
 
 	rules   bool     // global rules have changed
 	chosen  bool     // other plugins are enabled than before
@@ -114,6 +115,7 @@ func (a *Applier) begin(prev *Snapshot) *next {
 func (n *next) end(revision int64) *Snapshot {
 	s := n.s
 	s.Revision = revision
+	n.indexPaths()
 	n.edits.end(s)
 	s.router = n.router.Router()
 	s.certs = n.certs.Set()

@@ -44,10 +44,8 @@ type productEntry struct {
 // A host is what is served under one name.
 type host struct {
 	all   []*productEntry // in the order of the document
-	paths *pathIndex
+	paths *pathIndex      // where paths choose among them
 }
-
-func newHost(all []*productEntry) host { return host{all, new(pathIndex)} }
 
 // MatchProduct finds the product of a request, or nil (apicast.md §2.5).
 func (s *Snapshot) MatchProduct(c *plugin.Ctx) *Route {
@@ -324,9 +322,9 @@ func (n *next) setProduct(old, e *productEntry) {
 	for i, name := range e.hosts {
 		at, _ := n.hosts.Get(name)
 		place, _ := slices.BinarySearchFunc(at.all, e, byPlace)
-		at = newHost(slices.Insert(slices.Clone(at.all), place, e))
-		n.hosts.Set(name, at)
-		n.warnOfHost(name, before[i].all, at.all, e)
+		all := slices.Insert(slices.Clone(at.all), place, e)
+		n.setHost(name, all)
+		n.warnOfHost(name, before[i].all, all, e)
 	}
 	n.products.Set(e.ID, e)
 }
@@ -358,7 +356,19 @@ func (n *next) leaveHosts(e *productEntry) {
 			n.hosts.Del(name)
 			continue
 		}
-		n.hosts.Set(name, newHost(left))
+		n.setHost(name, left)
+	}
+}
+
+// setHost says what is served under a name; where paths choose, their index is made at
+// the end of the step.
+func (n *next) setHost(name string, all []*productEntry) {
+	n.hosts.Set(name, host{all: all})
+	if r := n.config.Products.Runtime; r.PathRouting || r.PathRoutingOnly {
+		if n.touchedHosts == nil {
+			n.touchedHosts = map[string]struct{}{}
+		}
+		n.touchedHosts[name] = struct{}{}
 	}
 }
 
