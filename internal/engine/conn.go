@@ -189,9 +189,6 @@ func (c *conn) next() bool {
 	if !c.state.CompareAndSwap(active, idle) && c.busy() {
 		return false
 	}
-	if c.engine.drain.Begun() && c.in.Unread() == 0 && c.used.Load() {
-		return false
-	}
 	c.inHead, c.partial = true, c.in.Unread() > 0
 	c.before = c.total - int64(c.in.Unread())
 	// Whoever else is ready to run goes first: under load the next request is
@@ -251,12 +248,15 @@ func (r reader) Read(p []byte) (int, error) {
 	case c.partial:
 		// Once per head: a sender that drips bytes does not move it.
 		if !c.busy() && c.rouse() {
+			if c.engine.drain.Begun() {
+				c.read.clear() // Shutdown has moved it, which it does not know
+			}
 			c.read.extend(&c.engine.clock, c.engine.HeaderTimeout)
 		}
 	default:
 		c.read.extend(&c.engine.clock, c.engine.KeepaliveTimeout)
 		// After the deadline was set: Shutdown moves it forward.
-		if c.engine.drain.Begun() && !c.used.Load() {
+		if c.engine.drain.Begun() {
 			c.hurry()
 		}
 	}
@@ -441,20 +441,29 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// firstWait is how long Shutdown waits for the first request of a connection: it
-// is on its way.
-const firstWait = 500 * time.Millisecond
+// How long Shutdown waits for the first request of a connection, which is on its way,
+// and for another one of a client that does not know yet. That one is answered with
+// Connection: close.
+const (
+	firstWait = 500 * time.Millisecond
+	lastWait  = 100 * time.Millisecond
+)
 
-func (c *conn) hurry() { c.nc.SetReadDeadline(time.Now().Add(firstWait)) }
+func (c *conn) hurry() {
+	wait := firstWait
+	if c.used.Load() {
+		wait = c.engine.lastWait
+	}
+	c.nc.SetReadDeadline(time.Now().Add(wait))
+}
 
-// endIdle closes the connection unless a request is being served, or the first
-// one is on its way.
+// endIdle closes the connection unless a request is being served or comes soon.
 func (c *conn) endIdle() {
 	if !c.used.Load() {
 		c.hurry()
 		return
 	}
-	c.endWaiting()
+	time.AfterFunc(c.engine.lastWait, c.endWaiting)
 }
 
 // endWaiting closes the connection unless a request is being served.

@@ -102,7 +102,7 @@ type PacketProtocol interface {
 
 // A member is a connection as Shutdown sees it.
 type member interface {
-	endIdle() // end unless a request is being served; begin no other
+	endIdle() // end unless a request is being served or comes at once
 	kill()
 }
 
@@ -119,11 +119,12 @@ type Engine struct {
 	stop     chan struct{}
 	stopOnce sync.Once
 	sweeper  sync.WaitGroup
+	lastWait time.Duration // see the constant
 }
 
 // New makes an engine and starts its sweeper; Shutdown ends both.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, members: map[member]struct{}{}, door: newDoor(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Room), stop: make(chan struct{})}
+	e := &Engine{Config: cfg, members: map[member]struct{}{}, door: newDoor(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Room), stop: make(chan struct{}), lastWait: lastWait}
 	e.clock.set(time.Now())
 	e.sweeper.Go(e.sweep)
 	return e
@@ -162,7 +163,8 @@ func (e *Engine) accept(l net.Listener, serve func(net.Conn)) error {
 	})
 }
 
-// Shutdown stops accepting, lets every request that has begun finish, and
+// Shutdown stops accepting, lets every request that has begun, or comes on an open
+// connection in the next tenth of a second, finish, and
 // returns when all connections are closed or, after closing the rest at once,
 // when ctx ends. It closes the given listeners; it may be called again.
 func (e *Engine) Shutdown(ctx context.Context, listeners ...net.Listener) error {

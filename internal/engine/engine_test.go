@@ -503,6 +503,39 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// A client that sends its next request while Shutdown begins is answered, and told to
+// go: its connection was closed with the request on its way. One that does not is not
+// waited for.
+func TestShutdownAwaitsTheNext(t *testing.T) {
+	up := fixed(t, smallAnswer)
+	g := start(t, nil)
+	g.put("routes/1", route("/a", up.addr, ""))
+	kept, quiet := g.dial(), g.dial()
+	for _, c := range []*client{kept, quiet} {
+		c.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		if r, _ := c.answer("GET"); r.StatusCode != 200 || r.Close {
+			t.Fatalf("%d close=%v", r.StatusCode, r.Close)
+		}
+	}
+	g.lastWait = time.Hour
+	finished := make(chan error)
+	go func() { finished <- g.Shutdown(context.Background(), g.listener) }()
+	for !g.drain.Begun() {
+		time.Sleep(time.Millisecond)
+	}
+	kept.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, _ := kept.answer("GET"); r.StatusCode != 200 || !r.Close {
+		t.Errorf("%d close=%v", r.StatusCode, r.Close)
+	}
+	g.each(func(m member) { m.(*conn).endWaiting() }) // the time is over
+	if b, err := io.ReadAll(quiet.Conn); err != nil || len(b) != 0 {
+		t.Errorf("quiet connection: %q %v", b, err)
+	}
+	if err := <-finished; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAccessLogSeesEveryRequest(t *testing.T) {
 	up := echo(t)
 	type seen struct {
