@@ -221,7 +221,7 @@ func checkCommand() *cobra.Command {
 				report.Error = err.Error()
 			} else {
 				report.OK, report.File, report.Embedded = true, c.File, c.Embedded
-				for _, i := range c.Ignored {
+				for _, i := range app.Ineffective(c) {
 					report.Ignored = append(report.Ignored, ignoredKey{i.Path, i.Why})
 				}
 				report.Objects, report.Count, report.Problems, err = app.CheckObjects(cmd.Context(), c)

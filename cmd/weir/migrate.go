@@ -98,7 +98,7 @@ func (p *places) migrate(cmd *cobra.Command, args []string) (migrateReport, erro
 	defer judge.Close()
 	wait.begin("compiling", 0)
 	var settings []transfer.Setting
-	for _, i := range p.config.Ignored {
+	for _, i := range app.Ineffective(p.config) {
 		settings = append(settings, transfer.Setting{Path: i.Path, Why: i.Why})
 	}
 	found := p.schemas.Migrate(state, judge.Verdict(state.Stored()), settings)

@@ -22,7 +22,7 @@ func (g *Gateway) sayStart() {
 	if g.Config.File != "" {
 		g.say("config", "%s", g.Config.File)
 	}
-	g.sayIgnored("configuration keys", g.Config.Ignored)
+	g.sayIgnored("configuration keys", Ineffective(g.Config))
 	if g.APIcast != nil {
 		g.sayIgnored("environment variables of APIcast", g.APIcast.Ignored)
 	}

@@ -90,7 +90,26 @@ func build(source []byte, env environment) (*Config, error) {
 	if err := decode(base, reflect.ValueOf(c), ""); err != nil {
 		return nil, err
 	}
-	return c, c.check(env)
+	return c, located(c.check(env), user)
+}
+
+// located adds to each error that begins with the path of a key the line of its value.
+func located(err error, user *node) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, e := range several.Unwrap() {
+			errs = append(errs, located(e, user))
+		}
+		return errors.Join(errs...)
+	}
+	if err == nil {
+		return nil
+	}
+	path, _, _ := strings.Cut(err.Error(), ":")
+	if n := user.below(path); n != nil {
+		return fmt.Errorf("%w%s", err, place(n))
+	}
+	return err
 }
 
 // unplace removes the lines of a tree that is not the user's file.

@@ -47,7 +47,13 @@ func compatible(old, value *node, path string) bool {
 }
 
 func mismatch(prefix, path, want string, got *node) error {
-	return fmt.Errorf("%spath[%s] expect: %s, but got: %s%s", prefix, path, want, got.kind, place(got))
+	is := got.kind.String()
+	if is == want { // Lua has one word for both
+		if want, is = "list", "table of keys"; got.kind == list {
+			want, is = is, want
+		}
+	}
+	return fmt.Errorf("%spath[%s] expect: %s, but got: %s%s", prefix, path, want, is, place(got))
 }
 
 func place(n *node) string {

@@ -61,6 +61,20 @@ func (n *node) at(keys ...string) *node {
 	return n
 }
 
+// below follows a path of keys and places in lists, which count from 1.
+func (n *node) below(path string) *node {
+	for key := range strings.SplitSeq(path, ".") {
+		if n != nil && n.kind == list {
+			if i, err := strconv.Atoi(key); err == nil && 1 <= i && i <= len(n.nodes) {
+				n = n.nodes[i-1]
+				continue
+			}
+		}
+		n = n.get(key)
+	}
+	return n
+}
+
 // set gives key a value; nil removes it.
 func (n *node) set(key string, value *node) {
 	for i, k := range n.keys {
