@@ -72,7 +72,7 @@ Exit codes: 0 the configurations are the same, 1 they differ, 2 trouble.`,
 				for _, n := range report.Notes {
 					fmt.Fprintln(cmd.ErrOrStderr(), "note: "+n)
 				}
-				printChanges(cmd.OutOrStdout(), changes, all)
+				printChanges(plainWriter{cmd.OutOrStdout()}, changes, all)
 			}
 			if err == nil && !report.Equal {
 				return errReported

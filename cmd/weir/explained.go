@@ -25,7 +25,7 @@ func printExplanation(to io.Writer, said *app.Explanation) error {
 	printCandidates(&out, said)
 	printPlugins(&out, said)
 	printCalls(&out, said)
-	_, err := to.Write(out.Bytes())
+	_, err := plainWriter{to}.Write(out.Bytes())
 	return err
 }
 
@@ -76,7 +76,7 @@ func printRoutes(out *bytes.Buffer, title string, list []app.Candidate, more boo
 	fmt.Fprintf(out, "\n%s\n", title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range list {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", titled(c.ID, c.Name), strings.TrimSpace(c.Host+" "+c.Path), or(c.Why, "this one"))
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", titled(c.ID, c.Name), plain(strings.TrimSpace(c.Host+" "+c.Path)), or(c.Why, "this one"))
 	}
 	if more {
 		fmt.Fprintln(w, "  and more")
@@ -112,6 +112,7 @@ func printCalls(out *bytes.Buffer, said *app.Explanation) {
 }
 
 func titled(id, name string) string {
+	id, name = plain(id), plain(name)
 	if name == "" || name == id {
 		return id
 	}

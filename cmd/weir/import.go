@@ -109,7 +109,7 @@ func (r *importing) run(ctx context.Context, file string) error {
 		for _, n := range r.report.Notes {
 			fmt.Fprintln(r.err, "note: "+n)
 		}
-		printChanges(r.out, changes, r.all)
+		printChanges(plainWriter{r.out}, changes, r.all)
 		if r.report.Kept > 0 {
 			fmt.Fprintf(r.out, "%s that the file lacks stay\n", objects(r.report.Kept))
 		}

@@ -54,7 +54,7 @@ Exit codes: 0 nothing would, 1 there are findings, 2 trouble.`,
 			case asJSON:
 				err = printJSON(cmd.OutOrStdout(), report)
 			default:
-				printFindings(cmd.OutOrStdout(), report, all)
+				printFindings(plainWriter{cmd.OutOrStdout()}, report, all)
 			}
 			if err == nil && len(report.Findings) > 0 {
 				return errReported
@@ -160,5 +160,5 @@ func printFinding(w io.Writer, f transfer.Finding, all bool) {
 		more = fmt.Sprintf(" ... and %d more (--all names them)", len(shown)-mostShown)
 		shown = shown[:mostShown]
 	}
-	fmt.Fprintf(w, "  %s: %s (%d)\n    %s%s\n", f.What, f.Effect, len(f.Objects), strings.Join(shown, " "), more)
+	fmt.Fprintf(w, "  %s: %s (%d)\n    %s%s\n", plain(f.What), f.Effect, len(f.Objects), plain(strings.Join(shown, " ")), more)
 }

@@ -34,6 +34,9 @@ func table(w io.Writer, kind model.Kind, list []transfer.Listed) error {
 		for _, c := range columns {
 			cells = append(cells, short(c.cell(l.Value), false))
 		}
+		for i, cell := range cells {
+			cells[i] = plain(cell)
+		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
